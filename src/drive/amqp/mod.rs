@@ -1,0 +1,1 @@
+//! AMQP 1.0 connections and management requests.

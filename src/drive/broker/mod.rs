@@ -1,0 +1,1 @@
+//! The drive of one Artemis broker.

@@ -1,0 +1,1 @@
+//! Owner of a model and the mailboxes of its targets.
