@@ -1,1 +1,10 @@
-//! The pure model of addresses.
+//! The pure model of addresses: spaces and addresses in, what each broker must hold and what each status says out.
+//!
+//! No I/O, no clock, no Kubernetes types. `Model::apply` costs the object and what refers to it,
+//! `Model::settle` costs what is dirty.
+
+pub mod broker;
+pub mod ids;
+pub mod input;
+pub mod output;
+pub mod status;

@@ -1,0 +1,82 @@
+//! Names of objects and of data planes.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A namespaced Kubernetes object's name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its `metadata.name`.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// The key of `namespace/name`.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The kinds whose status and finalizer the model decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A data plane.
+    RouterConfig,
+    /// A tenant's addresses.
+    AddressSpace,
+    /// One address.
+    Address,
+}
+
+impl Kind {
+    /// The CamelCase name, as in `kind:` of a manifest; also the label of metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RouterConfig => "RouterConfig",
+            Self::AddressSpace => "AddressSpace",
+            Self::Address => "Address",
+        }
+    }
+}
+
+/// One broker of one RouterConfig.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetId {
+    /// The RouterConfig.
+    pub config: Key,
+    /// The broker's name in that RouterConfig.
+    pub broker: Arc<str>,
+}
+
+impl fmt::Debug for TargetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.config, self.broker)
+    }
+}
+
+/// What is kept together on a broker and acknowledged as one: the broker-side name of an Address, for example
+/// `tenant.space/orders`. Queue names and address names of ours share this one name space.
+pub type Slot = Arc<str>;
+
+/// When it is, for a model that has no clock of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Now {
+    /// Monotonic milliseconds since the process started: for waiting.
+    pub mono_ms: u64,
+    /// Seconds since 1970: for `lastTransitionTime` and `since`.
+    pub unix_s: i64,
+}

@@ -1,0 +1,257 @@
+//! What happens to the model, one value an event.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::broker::{Contents, FullPolicy, Outcome};
+use super::ids::{Key, Kind, Slot, TargetId};
+use super::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
+
+/// What the model needs of an object's metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meta {
+    /// Namespace and name.
+    pub key: Key,
+    /// `metadata.uid`: another uid under the same key is another object.
+    pub uid: Arc<str>,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.resourceVersion` as a number (0 where it is none): an older one never overrides what was written since.
+    pub version: u64,
+    /// `metadata.creationTimestamp`, seconds since 1970.
+    pub created_s: i64,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// Whether our finalizer is there.
+    pub finalizer: bool,
+    /// Whether `waystation.dev/force-delete: "true"` is there.
+    pub force_delete: bool,
+}
+
+/// A RouterConfig of our controller name with a messaging half.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterConfig {
+    /// Metadata.
+    pub meta: Meta,
+    /// `messaging.owner`, or its default: never empty.
+    pub owner: Arc<str>,
+    /// One space without a prefix instead of many with.
+    pub single: bool,
+    /// Which namespaces' spaces may use it.
+    pub allowed: Allowed,
+    /// Brokers in the order of the spec.
+    pub brokers: Vec<Broker>,
+    /// The Secret with `tls.crt`, `tls.key`, `ca.crt` for all brokers.
+    pub tls_secret: Option<Key>,
+    /// The Secret with `username`, `password` for all brokers.
+    pub credentials_secret: Option<Key>,
+    /// For addresses that say nothing.
+    pub defaults: Defaults,
+    /// Value of the annotation `waystation.dev/resync`.
+    pub resync: Option<Arc<str>>,
+    /// Value of the annotation `waystation.dev/prune-orphans`.
+    pub prune_orphans: Option<Arc<str>>,
+    /// The status that came with the object.
+    pub status: RouterConfigStatus,
+}
+
+/// `allowedNamespaces`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Allowed {
+    /// The RouterConfig's own.
+    Same,
+    /// Every namespace.
+    All,
+    /// Those whose labels match all requirements.
+    Selector(Vec<Requirement>),
+}
+
+/// One requirement of a label selector (`matchLabels` become `In` with one value).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requirement {
+    /// The label.
+    pub key: Arc<str>,
+    /// What must hold.
+    pub test: LabelTest,
+}
+
+/// The operators of a label selector.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LabelTest {
+    /// The label is there with one of the values.
+    In(Vec<Arc<str>>),
+    /// The label is missing or has none of the values.
+    NotIn(Vec<Arc<str>>),
+    /// The label is there.
+    Exists,
+    /// The label is missing.
+    DoesNotExist,
+}
+
+/// One external broker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broker {
+    /// Unique in the RouterConfig.
+    pub name: Arc<str>,
+    /// DNS name or IP address.
+    pub host: Arc<str>,
+    /// AMQP port.
+    pub port: u16,
+}
+
+/// `messaging.defaults`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Defaults {
+    /// For queues and topics without one.
+    pub message_ttl: Ttl,
+    /// For queues and topics without one.
+    pub redelivery: Redelivery,
+    /// For addresses without one.
+    pub full_policy: Option<FullPolicy>,
+    /// For addresses without one.
+    pub max_size_bytes: Option<i64>,
+    /// `address` of a deadLetter of the space, for queues and topics without one; where the space has none of that
+    /// address, the default does not apply.
+    pub dead_letter_address: Option<Arc<str>>,
+}
+
+/// `messageTtl`, milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ttl {
+    /// Shorter times to live are raised to this.
+    pub minimum_ms: Option<i64>,
+    /// Longer ones, and none, are cut to this.
+    pub maximum_ms: Option<i64>,
+}
+
+/// `redelivery`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Redelivery {
+    /// Deliveries before the dead letter; -1: endless.
+    pub max_attempts: Option<i32>,
+    /// Milliseconds before the second delivery.
+    pub delay_ms: Option<i64>,
+    /// Factor from one delay to the next.
+    pub delay_multiplier: Option<f64>,
+    /// Cap of the delay, milliseconds.
+    pub max_delay_ms: Option<i64>,
+}
+
+/// An AddressSpace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddressSpace {
+    /// Metadata.
+    pub meta: Meta,
+    /// Its RouterConfig.
+    pub config: Key,
+    /// The status that came with the object.
+    pub status: AddressSpaceStatus,
+}
+
+/// The types of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AddressType {
+    /// Each message to one receiver, nothing stored.
+    Anycast,
+    /// Each message to every receiver, nothing stored.
+    Multicast,
+    /// Stored until one receiver took it.
+    Queue,
+    /// Each message to every subscription.
+    Topic,
+    /// A stored copy of a topic's messages.
+    Subscription,
+    /// Takes what queues and topics could not deliver, or what expired.
+    DeadLetter,
+}
+
+/// An Address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Address {
+    /// Metadata.
+    pub meta: Meta,
+    /// Name of its space, in the same namespace.
+    pub space: Arc<str>,
+    /// The address in force: `spec.address`, or the name.
+    pub address: Arc<str>,
+    /// Its type.
+    pub kind: AddressType,
+    /// Subscriptions: the topic's address.
+    pub topic: Option<Arc<str>>,
+    /// Address of a deadLetter in the space.
+    pub dead_letter: Option<Arc<str>>,
+    /// Address of a deadLetter in the space, for expired messages.
+    pub expiry: Option<Arc<str>>,
+    /// As written in the spec.
+    pub ttl: Ttl,
+    /// As written in the spec.
+    pub redelivery: Redelivery,
+    /// As written in the spec.
+    pub max_size_bytes: Option<i64>,
+    /// As written in the spec.
+    pub full_policy: Option<FullPolicy>,
+    /// Subscriptions: consumers at a time (default 1).
+    pub max_consumers: Option<i32>,
+    /// On deletion, wait for the last message.
+    pub when_empty: bool,
+    /// The status that came with the object.
+    pub status: AddressStatus,
+}
+
+/// What a drive says of its connection.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Link {
+    /// A connection is up; changes may go; the read is under way.
+    Connected,
+    /// What the broker holds. Slots acknowledged on this connection are newer than what is read.
+    Contents(Arc<Contents>),
+    /// A read failed in a way that only a human can mend (no permission, not an Artemis): the broker's words.
+    Unreadable(Arc<str>),
+    /// No connection, with the reason: never any secret.
+    Down(Arc<str>),
+    /// Somebody else took away this queue or address.
+    Lost(Slot),
+    /// An answer to a job.
+    Outcome(Outcome),
+}
+
+/// The kinds of input that must be complete before anything is driven, pruned or judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// RouterConfigs.
+    RouterConfigs,
+    /// AddressSpaces.
+    AddressSpaces,
+    /// Addresses.
+    Addresses,
+    /// Namespaces (their labels).
+    Namespaces,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// A RouterConfig was made or changed.
+    RouterConfig(Box<RouterConfig>),
+    /// An AddressSpace was made or changed.
+    AddressSpace(Box<AddressSpace>),
+    /// An Address was made or changed.
+    Address(Box<Address>),
+    /// An object is gone from the API server, or belongs to another installation now. A queue whose Address was not
+    /// seen with a deletion timestamp before stays while it holds messages.
+    Vanished(Kind, Key),
+    /// An object is there but cannot be read: what it had stays as it is and nothing of its namespace is pruned.
+    Undecodable(Kind, Key),
+    /// Labels of a namespace; `None`: it is gone.
+    Namespace(Arc<str>, Option<Arc<BTreeMap<String, String>>>),
+    /// A referenced Secret: a number that changes with its contents, or `None` when it is missing.
+    Secret(Key, Option<u64>),
+    /// The first complete list of a source has been applied.
+    Synced(Source),
+    /// Whether this process may drive and write.
+    Leading(bool),
+    /// Something about a broker's connection or work, from the drive started as `incarnation`.
+    Target(TargetId, u64, Link),
+    /// A write was carried out.
+    Written(super::output::WriteDone),
+}
