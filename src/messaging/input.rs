@@ -26,6 +26,9 @@ pub struct Meta {
     pub finalizer: bool,
     /// Whether `waystation.dev/force-delete: "true"` is there.
     pub force_delete: bool,
+    /// Whether this came from a list (which is the truth, even when versions went backwards by a restore) and not from
+    /// a watch event (which may be older than what we wrote since).
+    pub listed: bool,
 }
 
 /// A RouterConfig of our controller name with a messaging half.
@@ -203,7 +206,9 @@ pub struct Address {
 pub enum Link {
     /// A connection is up; changes may go; the read is under way.
     Connected,
-    /// What the broker holds. Slots acknowledged on this connection are newer than what is read.
+    /// A read begins: outcomes reported after this are newer than what it will find.
+    Reading,
+    /// What the broker held when the read began, or later.
     Contents(Arc<Contents>),
     /// A read failed in a way that only a human can mend (no permission, not an Artemis): the broker's words.
     Unreadable(Arc<str>),
@@ -237,6 +242,8 @@ pub enum Input {
     AddressSpace(Box<AddressSpace>),
     /// An Address was made or changed.
     Address(Box<Address>),
+    /// A RouterConfig of another installation: its spaces and addresses are not touched. `Vanished` ends that.
+    ForeignConfig(Key),
     /// An object is gone from the API server, or belongs to another installation now. A queue whose Address was not
     /// seen with a deletion timestamp before stays while it holds messages.
     Vanished(Kind, Key),
