@@ -1,0 +1,133 @@
+//! The kind AddressSpace: a tenant's addresses, served by one data plane.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is asked for.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "waystation.dev",
+    version = "v1alpha1",
+    kind = "AddressSpace",
+    plural = "addressspaces",
+    namespaced,
+    status = "AddressSpaceStatus",
+    shortname = "aspace",
+    category = "waystation",
+    doc = "An AddressSpace holds the Addresses of one tenant or application and names the RouterConfig, the data \
+           plane, that serves them.",
+    derive = "PartialEq",
+    validation = (
+        "!self.metadata.name.contains('.')",
+        "the name of an AddressSpace has no dot, since it stands in the prefix <namespace>.<name>/: use '-' instead"
+    ),
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(
+        name = "Addresses",
+        type_ = "string",
+        json_path = ".status.summary",
+        description = "How many Addresses are Ready, of how many there are"
+    ),
+    printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = (
+        "self.routerConfigRef == oldSelf.routerConfigRef",
+        "spec.routerConfigRef is immutable: delete this AddressSpace and create another"
+    ),
+    validation = ("self.type == oldSelf.type", "spec.type is immutable: delete this AddressSpace and create another")
+)]
+pub struct AddressSpaceSpec {
+    /// The RouterConfig that serves this space. Immutable: another data plane does not have the stored messages, so
+    /// a move is a deletion and a creation, and looks like it.
+    pub router_config_ref: RouterConfigRef,
+    /// How clients reach the addresses. Immutable.
+    /// brokered: they connect to the broker that holds the space.
+    #[serde(rename = "type")]
+    pub type_: AddressSpaceType,
+}
+
+/// Names a RouterConfig.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouterConfigRef {
+    /// Name of the RouterConfig.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Namespace of the RouterConfig, which must allow this one (spec.allowedNamespaces there). Default: the
+    /// namespace of the AddressSpace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+}
+
+/// How clients reach the addresses of a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AddressSpaceType {
+    /// They connect to the broker that holds the space.
+    Brokered,
+    /// A value that this version does not know.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// What the operator tells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressSpaceStatus {
+    /// Accepted: the RouterConfig takes the space. Ready: its broker serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The generation of the spec that this status was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How many Addresses the space has; written at most every 2 s while it moves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addresses: Option<AddressCount>,
+    /// The count of Addresses as ready/total, such as 9998/10000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// What stands before every address of the space on the data plane, such as team-a.shop/; clients send it too.
+    /// Empty where the RouterConfig has tenancy Single.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address_prefix: Option<String>,
+    /// Name of the broker that serves the space, as the RouterConfig has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker: Option<String>,
+    /// Where clients connect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// A count of Addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressCount {
+    /// All of them.
+    #[serde(default)]
+    pub total: u32,
+    /// Those that are Ready.
+    #[serde(default)]
+    pub ready: u32,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoint {
+    /// Name of the broker behind it.
+    pub name: String,
+    /// Host name or IP address.
+    pub host: String,
+    /// AMQP port.
+    pub port: u16,
+}

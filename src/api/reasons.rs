@@ -1,0 +1,141 @@
+//! Reasons of conditions: stable names, one enum per kind, each explained in `docs/api.md`.
+//!
+//! A reason may be added; one that was released keeps its name and meaning.
+
+/// Declares an enum of reasons whose names are what the API shows.
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every reason, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// As it stands in a condition.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($variant),)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Reasons of an Address.
+    AddressReason {
+        /// Accepted: nothing is wrong with the spec.
+        Accepted,
+        /// Ready: every broker that holds the address has acknowledged the current generation.
+        Configured,
+        /// Not ready yet: commands are on their way.
+        Configuring,
+        /// Not ready: it has never been Ready, and the broker that is to hold it does not serve.
+        WaitingForBroker,
+        /// Not accepted: another Address of the space has this address.
+        DuplicateAddress,
+        /// Not accepted: no AddressSpace of that name in the namespace.
+        SpaceNotFound,
+        /// Not accepted: the AddressSpace is not accepted itself.
+        SpaceNotAccepted,
+        /// Not accepted: no topic of that address in the space.
+        TopicNotFound,
+        /// Not accepted: no address of that name in the space to take dead letters or expired messages.
+        DeadLetterNotFound,
+        /// Not accepted: what is named to take dead letters or expired messages is not of type deadLetter.
+        DeadLetterWrongType,
+        /// Not accepted: the object does not decode, or holds a value that this version does not know.
+        Invalid,
+        /// Not ready: the broker refused a command; the message has its words.
+        BrokerRefused,
+        /// The deletion waits for a broker that cannot be reached.
+        BrokerUnreachable,
+        /// Being removed from the brokers.
+        Terminating,
+        /// The deletion waits until the last stored message is consumed (`deletionPolicy: WhenEmpty`).
+        WaitingForMessages,
+        /// The deletion of a topic waits for its subscriptions.
+        WaitingForSubscriptions,
+        /// The deletion of a deadLetter waits for the addresses that name it.
+        WaitingForReferences,
+    }
+}
+
+reasons! {
+    /// Reasons of an AddressSpace.
+    AddressSpaceReason {
+        /// Accepted: its RouterConfig takes it.
+        Accepted,
+        /// Ready: its broker serves.
+        Serving,
+        /// Not accepted: no RouterConfig of that name.
+        RouterConfigNotFound,
+        /// Not accepted: the RouterConfig is not accepted itself.
+        RouterConfigNotAccepted,
+        /// Not accepted: the RouterConfig does not allow this namespace.
+        NamespaceNotAllowed,
+        /// Not accepted: the RouterConfig has `tenancy: Single` and serves another space.
+        TenancyTaken,
+        /// Not accepted: the object does not decode, or holds a value that this version does not know.
+        Invalid,
+        /// Not ready: its broker is being connected or filled.
+        WaitingForBroker,
+        /// Not ready: its broker cannot be reached.
+        BrokerUnreachable,
+        /// Being deleted.
+        Terminating,
+        /// The deletion waits for the Addresses of the space.
+        WaitingForAddresses,
+    }
+}
+
+reasons! {
+    /// Reasons of a RouterConfig.
+    RouterConfigReason {
+        /// Accepted: nothing is wrong with the spec.
+        Accepted,
+        /// Ready: every broker serves.
+        Serving,
+        /// Not accepted: the object does not decode, or holds a value that this version does not know.
+        Invalid,
+        /// Not ready: a broker is being connected.
+        Connecting,
+        /// Not ready: a broker is connected and being brought to what it must hold.
+        Filling,
+        /// Not ready: a broker cannot be reached or refuses the login.
+        BrokerUnreachable,
+        /// Not ready: a Secret that the spec names does not exist.
+        SecretNotFound,
+        /// Not ready: a Secret lacks a key, or its content is not what the key says.
+        SecretInvalid,
+        /// Being deleted.
+        Terminating,
+        /// The deletion waits for the AddressSpaces that refer to it.
+        WaitingForSpaces,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_what_the_api_takes_as_a_reason() {
+        let all = AddressReason::ALL.iter().map(|r| r.as_str());
+        let all = all.chain(AddressSpaceReason::ALL.iter().map(|r| r.as_str()));
+        for reason in all.chain(RouterConfigReason::ALL.iter().map(|r| r.as_str())) {
+            assert!(reason.starts_with(|c: char| c.is_ascii_uppercase()), "{reason}");
+            assert!(reason.chars().all(|c| c.is_ascii_alphanumeric()), "{reason}");
+        }
+    }
+}

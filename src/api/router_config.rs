@@ -1,0 +1,343 @@
+//! The kind RouterConfig: a data plane and who may use it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::DEFAULT_CONTROLLER;
+use super::settings::{FullPolicy, MessageTtl, Redelivery};
+
+/// What is asked for.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "waystation.dev",
+    version = "v1alpha1",
+    kind = "RouterConfig",
+    plural = "routerconfigs",
+    namespaced,
+    status = "RouterConfigStatus",
+    shortname = "rcfg",
+    category = "waystation",
+    doc = "A RouterConfig describes a data plane: the message brokers that hold addresses, how to log in to them, and \
+           which namespaces may use them.",
+    derive = "PartialEq",
+    printcolumn(
+        name = "Kind",
+        type_ = "string",
+        json_path = ".status.kind",
+        description = "What the data plane is for"
+    ),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(
+        name = "Brokers",
+        type_ = "string",
+        json_path = ".status.brokersSummary",
+        description = "How many brokers serve, of how many there are"
+    ),
+    printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = (
+        "self.controllerName == oldSelf.controllerName",
+        "spec.controllerName is immutable: delete this RouterConfig and create another"
+    ),
+    validation = ("has(self.messaging)", "a RouterConfig needs spec.messaging: describe the brokers there")
+)]
+pub struct RouterConfigSpec {
+    /// Which installation of the operator drives this data plane. Default: waystation. An operator touches only
+    /// RouterConfigs of its own name, their AddressSpaces and those spaces' Addresses. Immutable.
+    #[serde(default = "default_controller")]
+    #[schemars(length(min = 1, max = 63))]
+    pub controller_name: String,
+    /// Which namespaces' AddressSpaces may use this data plane. Default: only the one of the RouterConfig. A space
+    /// that was accepted keeps working when this turns against it, and says so.
+    #[serde(default)]
+    pub allowed_namespaces: AllowedNamespaces,
+    /// A data plane for messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messaging: Option<Messaging>,
+}
+
+fn default_controller() -> String {
+    DEFAULT_CONTROLLER.to_owned()
+}
+
+/// Which namespaces may use a data plane.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = (
+        "!has(self.from) || self.from != 'Selector' || has(self.selector)",
+        "allowedNamespaces.from is Selector: give allowedNamespaces.selector, with the labels of the namespaces"
+    ),
+    validation = (
+        "!has(self.selector) || (has(self.from) && self.from == 'Selector')",
+        "allowedNamespaces.selector is only read when allowedNamespaces.from is Selector: set that, or remove it"
+    )
+)]
+pub struct AllowedNamespaces {
+    /// Same: the namespace of the RouterConfig. All: every namespace. Selector: those whose labels the selector
+    /// matches.
+    #[serde(default)]
+    pub from: NamespacesFrom,
+    /// The labels of the namespaces, where from is Selector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+}
+
+/// How namespaces are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum NamespacesFrom {
+    /// The namespace of the RouterConfig.
+    #[default]
+    Same,
+    /// Every namespace.
+    All,
+    /// Those whose labels the selector matches.
+    Selector,
+    /// A value that this version does not know; it allows none.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// A data plane for messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = (
+        "self.tenancy == oldSelf.tenancy",
+        "messaging.tenancy is immutable: delete this RouterConfig and create another"
+    ),
+    validation = (
+        "has(self.owner) == has(oldSelf.owner) && (!has(self.owner) || self.owner == oldSelf.owner)",
+        "messaging.owner is immutable: delete this RouterConfig and create another"
+    ),
+    validation = ("has(self.brokers)", "messaging needs brokers: give messaging.brokers.external.hosts")
+)]
+pub struct Messaging {
+    /// Shared: every AddressSpace gets the prefix <namespace>.<space>/ on the brokers (told in its
+    /// status.addressPrefix). Single: there is no prefix and only one space; a second one is not accepted. Immutable.
+    #[serde(default)]
+    pub tenancy: Tenancy,
+    /// Marks everything that is made on the brokers, so that only that is ever changed or removed: 1 to 32 lower
+    /// case letters, digits and '-'. Default: a short hash of the cluster and of this object's namespace and name,
+    /// told in status.owner. Give it when a RouterConfig made anew, or in another cluster, shall take over what
+    /// this one made. Immutable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32), regex(pattern = "^[a-z0-9-]+$"))]
+    pub owner: Option<String>,
+    /// The brokers, which hold queues, topics and subscriptions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brokers: Option<Brokers>,
+    /// For Addresses that say nothing about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub defaults: Option<MessagingDefaults>,
+}
+
+/// How AddressSpaces share a data plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Tenancy {
+    /// Each has a prefix.
+    #[default]
+    Shared,
+    /// There is only one, without a prefix.
+    Single,
+    /// A value that this version does not know.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// Where the brokers are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("has(self.external)", "brokers is empty: give brokers.external.hosts"))]
+pub struct Brokers {
+    /// Brokers that someone else runs: Apache Artemis 2.40 or later, managed over AMQP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalBrokers>,
+}
+
+/// Brokers that someone else runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalBrokers {
+    /// 1 to 64 brokers. A broker taken out of the list lets go of all that it held: Addresses on it no longer wait
+    /// for it, and nothing on it is removed.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(
+        merge_strategy = ListMerge::Map(vec!["host".into(), "port".into()]),
+        validation = (
+            "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",
+            "two brokers have the same name: give each a name of its own, or none"
+        )
+    )]
+    pub hosts: Vec<BrokerHost>,
+    /// Connects by TLS. Default: plain TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// Logs in with a password (SASL PLAIN). Without it: by the client certificate in the tls Secret (SASL
+    /// EXTERNAL), else without a login (SASL ANONYMOUS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+}
+
+/// A broker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokerHost {
+    /// What status and messages call the broker, such as east-1: lower case letters, digits, '-' and '.'. Default:
+    /// host:port. The name is the broker's identity: under another one it counts as another broker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub name: Option<String>,
+    /// Host name or IP address, such as broker-0.broker.messaging.svc.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[0-9A-Za-z._:-]+$"))]
+    pub host: String,
+    /// AMQP port, such as 5672 (5671 by TLS).
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+impl BrokerHost {
+    /// What status and messages call the broker: its name, or else `host:port`.
+    pub fn name_in_force(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None if self.host.contains(':') => format!("[{}]:{}", self.host, self.port),
+            None => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// TLS towards brokers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tls {
+    /// A Secret in the namespace of the RouterConfig. ca.crt (required) verifies the brokers; tls.crt and tls.key,
+    /// where they are given, are the client certificate. When its content changes, the brokers are reconnected one
+    /// at a time.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+}
+
+/// A login by password.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Credentials {
+    /// A Secret in the namespace of the RouterConfig with the keys username and password. When its content changes,
+    /// the brokers are reconnected one at a time.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+}
+
+/// What holds for Addresses that say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MessagingDefaults {
+    /// Time to live of messages in queues and topics without a messageTtl. Default: what the sender says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_ttl: Option<MessageTtl>,
+    /// Redelivery for queues and topics, field by field where they leave one out. Default: the broker's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redelivery: Option<Redelivery>,
+    /// How many bytes of messages a queue or topic without maxSizeBytes holds in memory before fullPolicy applies.
+    /// Default: the broker's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_size_bytes: Option<i64>,
+    /// What happens to a message that arrives at a full queue or topic without a fullPolicy. Default: the broker's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "FullPolicy")] // the description of an Option<enum> would be that of the enum
+    pub full_policy: Option<FullPolicy>,
+    /// The dead letter address of queues and topics that name none, in spaces that have a deadLetter of that
+    /// address; in others it means nothing. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub dead_letter_address: Option<String>,
+}
+
+/// What the operator tells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouterConfigStatus {
+    /// Accepted: the spec is taken. Ready: every broker serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The generation of the spec that this status was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// What the data plane is for: Messaging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The owner in force: spec.messaging.owner, or the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// How many brokers serve, of how many there are, such as 1/2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brokers_summary: Option<String>,
+    /// The brokers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub brokers: Vec<BrokerStatus>,
+    /// How many queues of ours hold messages though no Address asks for them. They are never destroyed by
+    /// themselves; the annotation waystation.dev/prune-orphans does it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orphans: Option<u32>,
+    /// The value of the annotation waystation.dev/prune-orphans that was handled last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orphans_pruned: Option<String>,
+    /// The value of the annotation waystation.dev/resync that was handled last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resynced: Option<String>,
+}
+
+/// A broker as the operator sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokerStatus {
+    /// Its name, or host:port where it has none.
+    pub name: String,
+    /// Where it stands.
+    pub state: BrokerState,
+    /// More about the state, such as the last error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Since when it has been in that state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}
+
+/// Where a broker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum BrokerState {
+    /// Being connected for the first time, or again after a short interruption.
+    Connecting,
+    /// Connected; it is read, compared and brought to what it must hold.
+    Filling,
+    /// It holds what it must hold, and follows changes.
+    Serving,
+    /// It cannot be reached, or refuses the login.
+    Unreachable,
+    /// A value that this version does not know.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+impl RouterConfigSpec {
+    /// The brokers that someone else runs, with TLS and credentials.
+    pub fn external_brokers(&self) -> Option<&ExternalBrokers> {
+        self.messaging.as_ref()?.brokers.as_ref()?.external.as_ref()
+    }
+
+    /// The hosts of the brokers, none if the spec has none.
+    pub fn broker_hosts(&self) -> &[BrokerHost] {
+        self.external_brokers().map_or(&[], |external| &external.hosts)
+    }
+}
