@@ -1,5 +1,8 @@
 //! The kind Address: one name that clients send to and receive from.
 
+// Two `printcolumn(type_ = "string")` are no duplicate, but look like one to the lint.
+#![allow(clippy::duplicated_attributes)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, ResourceExt};
 use schemars::JsonSchema;

@@ -1,5 +1,8 @@
 //! The kind AddressSpace: a tenant's addresses, served by one data plane.
 
+// Two `printcolumn(type_ = "string")` are no duplicate, but look like one to the lint.
+#![allow(clippy::duplicated_attributes)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -299,6 +299,6 @@ mod tests {
         for name in ["waystation.dev_addresses.yaml", "waystation.dev_routerconfigs.yaml", "waystation.dev_old.yaml"] {
             assert!(error.contains(name), "{error}");
         }
-        assert!(!error.contains("addressspaces") && error.contains("waystation crds --dir"), "{error}");
+        assert!(!error.contains("addressspaces") && error.contains("crds --dir"), "{error}");
     }
 }

@@ -1,5 +1,8 @@
 //! The kind RouterConfig: a data plane and who may use it.
 
+// Two `printcolumn(type_ = "string")` are no duplicate, but look like one to the lint.
+#![allow(clippy::duplicated_attributes)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
