@@ -225,7 +225,7 @@ impl AddressType {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Subscription {
-    /// How many clients may receive from the subscription at the same time. Default: any number.
+    /// How many clients may receive from the subscription at the same time, such as 4. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_consumers: Option<i32>,

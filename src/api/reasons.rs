@@ -21,6 +21,11 @@ macro_rules! reasons {
                     $(Self::$variant => stringify!($variant),)*
                 }
             }
+
+            /// The reason of that name, if it is one of this kind.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
+            }
         }
 
         impl std::fmt::Display for $name {
@@ -135,7 +140,13 @@ mod tests {
         let all = all.chain(AddressSpaceReason::ALL.iter().map(|r| r.as_str()));
         for reason in all.chain(RouterConfigReason::ALL.iter().map(|r| r.as_str())) {
             assert!(reason.starts_with(|c: char| c.is_ascii_uppercase()), "{reason}");
-            assert!(reason.chars().all(|c| c.is_ascii_alphanumeric()), "{reason}");
+            assert!(reason.len() < 1024 && reason.chars().all(|c| c.is_ascii_alphanumeric()), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_reason_is_found_by_its_name() {
+        assert_eq!(AddressReason::named("BrokerRefused"), Some(AddressReason::BrokerRefused));
+        assert_eq!(AddressSpaceReason::named("BrokerRefused"), None);
     }
 }

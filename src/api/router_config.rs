@@ -127,9 +127,8 @@ pub struct Messaging {
     #[serde(default)]
     pub tenancy: Tenancy,
     /// Marks everything that is made on the brokers, so that only that is ever changed or removed: 1 to 32 lower
-    /// case letters, digits and '-'. Default: a short hash of the cluster and of this object's namespace and name,
-    /// told in status.owner. Give it when a RouterConfig made anew, or in another cluster, shall take over what
-    /// this one made. Immutable.
+    /// case letters, digits and '-'. Default: a short hash of the cluster and of this object's namespace and name.
+    /// Give it when a RouterConfig made anew, or in another cluster, shall take over what this one made. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32), regex(pattern = "^[a-z0-9-]+$"))]
     pub owner: Option<String>,
@@ -278,9 +277,6 @@ pub struct RouterConfigStatus {
     /// What the data plane is for: Messaging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The owner in force: spec.messaging.owner, or the default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
     /// How many brokers serve, of how many there are, such as 1/2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brokers_summary: Option<String>,
