@@ -1,0 +1,3 @@
+//! `waystation-dev`: what `dev/cluster` and `dev/demo` call.
+
+fn main() {}
