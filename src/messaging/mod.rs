@@ -4,7 +4,11 @@
 //! `Model::settle` costs what is dirty.
 
 pub mod broker;
+pub mod entry;
 pub mod ids;
 pub mod input;
+pub mod model;
+pub mod names;
 pub mod output;
+pub mod reason;
 pub mod status;

@@ -1,0 +1,119 @@
+//! From an Address to what a broker holds for it.
+
+use std::sync::Arc;
+
+use super::broker::{Entry, Queue, Routing, Settings};
+use super::ids::Slot;
+use super::input::{Address, AddressType, Defaults, Redelivery, Ttl};
+
+/// What is in force where the spec is silent, after the RouterConfig's defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Effective {
+    /// Window of times to live.
+    pub ttl: Ttl,
+    /// Redelivery.
+    pub redelivery: Redelivery,
+}
+
+/// The values in force for an address: its own, else the RouterConfig's where the type has the feature.
+pub fn effective(address: &Address, defaults: &Defaults) -> Effective {
+    if !matches!(address.kind, AddressType::Queue | AddressType::Topic) {
+        return Effective { ttl: address.ttl, redelivery: address.redelivery };
+    }
+    let own = address.ttl;
+    let mut ttl = Ttl {
+        minimum_ms: own.minimum_ms.or(defaults.message_ttl.minimum_ms),
+        maximum_ms: own.maximum_ms.or(defaults.message_ttl.maximum_ms),
+    };
+    if matches!((ttl.minimum_ms, ttl.maximum_ms), (Some(min), Some(max)) if min > max) {
+        // An own bound and a default that exclude each other: what the tenant wrote holds.
+        ttl = own;
+    }
+    let (own, default) = (address.redelivery, defaults.redelivery);
+    let redelivery = Redelivery {
+        max_attempts: own.max_attempts.or(default.max_attempts),
+        delay_ms: own.delay_ms.or(default.delay_ms),
+        delay_multiplier: own.delay_multiplier.or(default.delay_multiplier),
+        max_delay_ms: own.max_delay_ms.or(default.max_delay_ms),
+    };
+    Effective { ttl, redelivery }
+}
+
+/// Broker-side names of what an address refers to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct References {
+    /// Of a subscription's topic.
+    pub topic: Option<Slot>,
+    /// Of the dead letter.
+    pub dead_letter: Option<Slot>,
+    /// Of the address for expired messages.
+    pub expiry: Option<Slot>,
+}
+
+/// What a broker holds for the address under the name `slot` in a brokered space.
+pub fn entry(address: &Address, slot: &Slot, refs: &References, defaults: &Defaults) -> Entry {
+    let queue = |durable, max_consumers| Some(Queue { name: slot.clone(), durable, max_consumers });
+    let (routing, queue) = match address.kind {
+        AddressType::Anycast => (Routing::Anycast, queue(false, -1)),
+        AddressType::Multicast | AddressType::Topic => (Routing::Multicast, None),
+        AddressType::Queue | AddressType::DeadLetter => (Routing::Anycast, queue(true, -1)),
+        AddressType::Subscription => {
+            return Entry {
+                address: refs.topic.clone().unwrap_or_else(|| slot.clone()),
+                routing: Routing::Multicast,
+                queue: queue(true, address.max_consumers.unwrap_or(1)),
+                settings: None,
+            };
+        }
+    };
+    Entry { address: slot.clone(), routing, queue, settings: Some(settings(address, refs, defaults)) }
+}
+
+fn settings(address: &Address, refs: &References, defaults: &Defaults) -> Settings {
+    let Effective { ttl, redelivery } = effective(address, defaults);
+    let stores = matches!(address.kind, AddressType::Queue | AddressType::Topic);
+    let default = |value: Option<i64>| value.filter(|_| stores);
+    Settings {
+        max_size_bytes: address.max_size_bytes.or(default(defaults.max_size_bytes)),
+        full_policy: address.full_policy.or(defaults.full_policy.filter(|_| stores)),
+        max_delivery_attempts: redelivery.max_attempts,
+        redelivery_delay_ms: redelivery.delay_ms,
+        redelivery_multiplier: redelivery.delay_multiplier,
+        max_redelivery_delay_ms: redelivery.max_delay_ms,
+        dead_letter_address: refs.dead_letter.clone(),
+        expiry_address: refs.expiry.clone(),
+        min_expiry_delay_ms: ttl.minimum_ms,
+        max_expiry_delay_ms: ttl.maximum_ms,
+    }
+}
+
+/// The slots that must be held before `entry` of `slot` may be: a subscription's topic, a dead letter.
+pub fn gates<'a>(slot: &'a Slot, entry: &'a Entry) -> impl Iterator<Item = &'a Slot> {
+    let topic = (entry.settings.is_none() && entry.address != *slot).then_some(&entry.address);
+    let dead = entry.settings.as_ref().map(|s| [s.dead_letter_address.as_ref(), s.expiry_address.as_ref()]);
+    topic.into_iter().chain(dead.into_iter().flatten().flatten())
+}
+
+/// Whether what a broker holds is, by names and queue attributes, what `entry` wants. Settings are not looked at.
+pub fn matches_contents(entry: &Entry, contents: &super::broker::Contents) -> bool {
+    let address = contents.addresses.get(&entry.address).is_some_and(|types| types.contains(&entry.routing));
+    let queue = entry.queue.as_ref().is_none_or(|want| {
+        contents.queues.get(&want.name).is_some_and(|have| {
+            have.address == entry.address
+                && have.routing == entry.routing
+                && have.durable == want.durable
+                && have.max_consumers == want.max_consumers
+        })
+    });
+    address && queue
+}
+
+/// An empty entry under a slot's name, for taking away what no Address stands for any more.
+pub fn leftover(slot: &Slot, queue: &super::broker::ObservedQueue) -> Arc<Entry> {
+    Arc::new(Entry {
+        address: queue.address.clone(),
+        routing: queue.routing,
+        queue: Some(Queue { name: slot.clone(), durable: queue.durable, max_consumers: queue.max_consumers }),
+        settings: (queue.address == *slot).then(Settings::default),
+    })
+}

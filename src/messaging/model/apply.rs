@@ -1,0 +1,475 @@
+//! Taking events in: each updates what is known and the indexes, and marks what depends on it.
+
+use super::state::{AddressState, ConfigState, SpaceState, Told};
+use super::{Model, Timer};
+use crate::messaging::entry::Effective;
+use crate::messaging::ids::{Key, Kind, Now};
+use crate::messaging::input::{Address, AddressSpace, AddressType, Input, RouterConfig};
+use crate::messaging::names;
+use crate::messaging::output::{WriteDone, WriteError};
+
+/// A write that the API server refused for good is tried again after this long.
+const REFUSED_WRITE_RETRY_MS: u64 = 60_000;
+
+impl Model {
+    /// Takes one event in.
+    pub fn apply(&mut self, input: Input, now: Now) {
+        self.now = now;
+        match input {
+            Input::RouterConfig(object) => self.apply_config(object),
+            Input::AddressSpace(object) => self.apply_space(object),
+            Input::Address(object) => self.apply_address(object),
+            Input::ForeignConfig(key) => {
+                self.vanish_config(&key);
+                self.foreign_configs.insert(key.clone());
+                self.mark_spaces_of(&key);
+            }
+            Input::Vanished(kind, key) => {
+                self.decodable(kind, &key);
+                match kind {
+                    Kind::RouterConfig => {
+                        self.foreign_configs.remove(&key);
+                        self.vanish_config(&key);
+                        self.mark_spaces_of(&key);
+                    }
+                    Kind::AddressSpace => self.vanish_space(&key),
+                    Kind::Address => self.vanish_address(&key),
+                }
+            }
+            Input::Undecodable(kind, key) => {
+                if self.undecodable.insert((kind, key.clone())) {
+                    *self.undecodable_in.entry(key.namespace).or_default() += 1;
+                }
+            }
+            Input::Namespace(name, labels) => {
+                match labels {
+                    Some(labels) => self.labels.insert(name.clone(), labels),
+                    None => self.labels.remove(&name),
+                };
+                if let Some(spaces) = self.spaces_of_namespace.get(&name) {
+                    self.dirty_spaces.extend(spaces.iter().cloned());
+                }
+            }
+            Input::Secret(key, revision) => {
+                let known = self.secrets.entry(key.clone()).or_default();
+                known.0 = revision;
+                known.1 = revision.or(known.1);
+                if let Some(configs) = self.configs_of_secret.get(&key) {
+                    self.dirty_configs.extend(configs.iter().cloned());
+                }
+            }
+            Input::Synced(source) => {
+                self.synced.insert(source);
+            }
+            Input::Leading(leading) => self.lead(leading),
+            Input::Target(target, incarnation, link) => self.apply_link(&target, incarnation, link),
+            Input::Written(done) => self.apply_written(&done),
+        }
+    }
+
+    /// Taking over starts from what is watched now; giving up stops every drive and forgets what was handed out.
+    fn lead(&mut self, leading: bool) {
+        if leading == self.leading {
+            return;
+        }
+        if !leading {
+            let keys: Vec<Key> = self.configs.keys().cloned().collect();
+            for key in &keys {
+                self.stop_targets(key);
+            }
+            self.timers.clear();
+        }
+        self.leading = leading;
+        let ms = self.now.mono_ms;
+        for config in self.configs.values_mut() {
+            (config.told.out, config.timer_ms, config.since_ms) = (None, None, ms);
+        }
+        for space in self.spaces.values_mut() {
+            (space.told.out, space.timer_ms, space.since_ms, space.written_ms) = (None, None, ms, None);
+        }
+        for address in self.addresses.values_mut() {
+            (address.told.out, address.timer_ms, address.since_ms, address.holds) = (None, None, ms, None);
+            (address.waits, address.released) = (None, false);
+            // What is known of the past is what the status says: another leader may have acted since.
+            address.in_force = in_force(&address.told.status);
+        }
+        self.dirty_configs.extend(self.configs.keys().cloned());
+        self.stale_configs.extend(self.configs.keys().cloned());
+        self.dirty_spaces.extend(self.spaces.keys().cloned());
+        self.stale_spaces.extend(self.spaces.keys().cloned());
+        self.dirty_addresses.extend(self.addresses.keys().cloned());
+    }
+
+    fn decodable(&mut self, kind: Kind, key: &Key) {
+        if self.undecodable.remove(&(kind, key.clone())) {
+            if let Some(count) = self.undecodable_in.get_mut(&key.namespace) {
+                *count -= 1;
+                if *count == 0 {
+                    self.undecodable_in.remove(&key.namespace);
+                }
+            }
+        }
+    }
+
+    fn apply_config(&mut self, object: Box<RouterConfig>) {
+        let key = object.meta.key.clone();
+        self.decodable(Kind::RouterConfig, &key);
+        self.foreign_configs.remove(&key);
+        if self.configs.get(&key).is_some_and(|old| old.obj.meta.uid != object.meta.uid) {
+            self.vanish_config(&key);
+        }
+        for secret in object.tls_secret.iter().chain(&object.credentials_secret) {
+            self.configs_of_secret.entry(secret.clone()).or_default().insert(key.clone());
+        }
+        let Some(config) = self.configs.get_mut(&key) else {
+            let told = Told::new(object.status.clone(), object.meta.finalizer);
+            let (pruned, resynced) = (object.status.orphans_pruned.clone(), object.status.resynced.clone());
+            let state = ConfigState {
+                told,
+                since_ms: self.now.mono_ms,
+                targets: Default::default(),
+                pruned,
+                resynced,
+                timer_ms: None,
+                obj: object,
+            };
+            self.configs.insert(key.clone(), state);
+            self.dirty_configs.insert(key.clone());
+            self.stale_configs.insert(key.clone());
+            self.mark_spaces_of(&key);
+            return;
+        };
+        let meta = &object.meta;
+        config.told.observe(&object.status, meta.finalizer, meta.version, meta.listed);
+        let old = std::mem::replace(&mut config.obj, object);
+        let new = &config.obj;
+        let changed = old.meta.generation != new.meta.generation
+            || old.meta.deleting != new.meta.deleting
+            || old.meta.force_delete != new.meta.force_delete
+            || (&old.allowed, &old.defaults, &old.owner, old.single) != (&new.allowed, &new.defaults, &new.owner, new.single);
+        if changed {
+            config.since_ms = self.now.mono_ms;
+        }
+        let defaults = old.defaults != new.defaults;
+        let gone: Vec<Key> = old
+            .tls_secret
+            .iter()
+            .chain(&old.credentials_secret)
+            .filter(|s| !new.tls_secret.iter().chain(&new.credentials_secret).any(|n| n == *s))
+            .cloned()
+            .collect();
+        for secret in gone {
+            if let Some(configs) = self.configs_of_secret.get_mut(&secret) {
+                configs.remove(&key);
+                if configs.is_empty() {
+                    self.configs_of_secret.remove(&secret);
+                }
+            }
+        }
+        self.dirty_configs.insert(key.clone());
+        self.stale_configs.insert(key.clone());
+        if changed {
+            self.mark_spaces_of(&key);
+            let force = self.configs.get(&key).is_some_and(|c| c.obj.meta.force_delete);
+            if defaults || force {
+                for space in self.spaces_of_config.get(&key).cloned().unwrap_or_default() {
+                    self.mark_addresses_of(&space);
+                }
+            }
+        }
+    }
+
+    fn vanish_config(&mut self, key: &Key) {
+        self.stop_targets(key);
+        let Some(config) = self.configs.remove(key) else { return };
+        if let Some(at) = config.timer_ms {
+            self.timers.remove(&(at, Timer::Config(key.clone())));
+        }
+        for secret in config.obj.tls_secret.iter().chain(&config.obj.credentials_secret) {
+            if let Some(configs) = self.configs_of_secret.get_mut(secret) {
+                configs.remove(key);
+                if configs.is_empty() {
+                    self.configs_of_secret.remove(secret);
+                    self.secrets.remove(secret);
+                }
+            }
+        }
+        // Everything held there is let go of: its addresses are judged anew.
+        for space in self.spaces_of_config.get(key).cloned().unwrap_or_default() {
+            self.dirty_spaces.insert(space.clone());
+            self.mark_addresses_of(&space);
+        }
+    }
+
+    fn apply_space(&mut self, object: Box<AddressSpace>) {
+        let key = object.meta.key.clone();
+        self.decodable(Kind::AddressSpace, &key);
+        let replaced = self.spaces.get(&key).is_some_and(|old| {
+            old.obj.meta.uid != object.meta.uid || old.obj.config != object.config
+        });
+        if replaced {
+            self.vanish_space(&key);
+        }
+        let Some(space) = self.spaces.get_mut(&key) else {
+            self.spaces_of_config.entry(object.config.clone()).or_default().insert(key.clone());
+            self.spaces_of_namespace.entry(key.namespace.clone()).or_default().insert(key.clone());
+            let state = SpaceState {
+                told: Told::new(object.status.clone(), object.meta.finalizer),
+                since_ms: self.now.mono_ms,
+                accept: None,
+                ever_accepted: object.status.accepted.as_ref().is_some_and(|c| c.status),
+                foreign: false,
+                prefix: "".into(),
+                broker: None,
+                written_ms: None,
+                timer_ms: None,
+                obj: object,
+            };
+            self.spaces.insert(key.clone(), state);
+            self.dirty_spaces.insert(key.clone());
+            self.stale_spaces.insert(key.clone());
+            self.mark_addresses_of(&key);
+            return;
+        };
+        let meta = &object.meta;
+        space.told.observe(&object.status, meta.finalizer, meta.version, meta.listed);
+        let old = std::mem::replace(&mut space.obj, object);
+        let new = &space.obj.meta;
+        let turned = old.meta.deleting != new.deleting || old.meta.force_delete != new.force_delete;
+        if turned || old.meta.generation != new.generation {
+            space.since_ms = self.now.mono_ms;
+        }
+        if turned {
+            self.mark_addresses_of(&key);
+        }
+        self.dirty_spaces.insert(key.clone());
+        self.stale_spaces.insert(key);
+    }
+
+    fn vanish_space(&mut self, key: &Key) {
+        let Some(space) = self.spaces.remove(key) else { return };
+        if let Some(at) = space.timer_ms {
+            self.timers.remove(&(at, Timer::Space(key.clone())));
+        }
+        remove_from(&mut self.spaces_of_config, &space.obj.config, key);
+        remove_from(&mut self.spaces_of_namespace, &key.namespace, key);
+        // A RouterConfig may wait for it, another space may want the single seat.
+        self.dirty_configs.insert(space.obj.config.clone());
+        self.stale_configs.insert(space.obj.config.clone());
+        if self.configs.get(&space.obj.config).is_some_and(|c| c.obj.single) {
+            self.mark_spaces_of(&space.obj.config);
+        }
+        self.mark_addresses_of(key);
+    }
+
+    fn apply_address(&mut self, object: Box<Address>) {
+        let key = object.meta.key.clone();
+        self.decodable(Kind::Address, &key);
+        let replaced = self.addresses.get(&key).is_some_and(|old| {
+            let old = &old.obj;
+            old.meta.uid != object.meta.uid
+                || (&old.space, &old.address, old.kind, &old.topic)
+                    != (&object.space, &object.address, object.kind, &object.topic)
+        });
+        if replaced {
+            self.vanish_address(&key);
+        }
+        let space = Key { namespace: key.namespace.clone(), name: object.space.clone() };
+        let Some(state) = self.addresses.get_mut(&key) else {
+            let canonical = names::canonical(&object.address);
+            let members = self.members.entry(space.clone()).or_default();
+            members.all.insert(key.clone());
+            members.claims.entry(canonical.clone()).or_default().push(key.clone());
+            if let Some(topic) = &object.topic {
+                members.subscriptions.entry(names::canonical(topic)).or_default().insert(key.clone());
+            }
+            for dead in object.dead_letter.iter().chain(&object.expiry) {
+                members.dead_letter_users.entry(names::canonical(dead)).or_default().insert(key.clone());
+            }
+            let told = Told::new(object.status.clone(), object.meta.finalizer);
+            let state = AddressState {
+                in_force: in_force(&object.status),
+                accepted: object.status.accepted.as_ref().is_some_and(|c| c.status),
+                effective: Effective { ttl: object.status.ttl, redelivery: object.status.redelivery },
+                ready: false,
+                since_ms: self.now.mono_ms,
+                holds: None,
+                waits: None,
+                released: false,
+                timer_ms: None,
+                told,
+                canonical,
+                obj: object,
+            };
+            self.addresses.insert(key.clone(), state);
+            self.dirty_addresses.insert(key.clone());
+            self.stale_spaces.insert(space);
+            self.mark_referrers(&key);
+            return;
+        };
+        let meta = &object.meta;
+        state.told.observe(&object.status, meta.finalizer, meta.version, meta.listed);
+        let old = std::mem::replace(&mut state.obj, object);
+        let new = &state.obj;
+        let deleting = old.meta.deleting != new.meta.deleting;
+        if deleting || old.meta.generation != new.meta.generation {
+            state.since_ms = self.now.mono_ms;
+        }
+        let dead = |a: &Address| [a.dead_letter.clone(), a.expiry.clone()];
+        let (before, after) = (dead(&old), dead(new));
+        self.dirty_addresses.insert(key.clone());
+        if before != after {
+            if let Some(members) = self.members.get_mut(&space) {
+                for name in before.iter().flatten() {
+                    remove_from(&mut members.dead_letter_users, &names::canonical(name), &key);
+                }
+                for name in after.iter().flatten() {
+                    members.dead_letter_users.entry(names::canonical(name)).or_default().insert(key.clone());
+                }
+            }
+            for name in before.iter().flatten() {
+                self.mark_claimants(&space, &names::canonical(name));
+            }
+        }
+        if deleting {
+            self.mark_referrers(&key);
+        }
+    }
+
+    fn vanish_address(&mut self, key: &Key) {
+        let Some(state) = self.addresses.get(key) else { return };
+        let space = Key { namespace: key.namespace.clone(), name: state.obj.space.clone() };
+        self.mark_referrers(key);
+        self.release_vanished(key);
+        let Some(state) = self.addresses.remove(key) else { return };
+        if let Some(at) = state.timer_ms {
+            self.timers.remove(&(at, Timer::Address(key.clone())));
+        }
+        self.dirty_addresses.remove(key);
+        let mut empty = false;
+        if let Some(members) = self.members.get_mut(&space) {
+            members.all.remove(key);
+            members.ready -= i64::from(state.ready);
+            if let Some(claimants) = members.claims.get_mut(&state.canonical) {
+                claimants.retain(|k| k != key);
+                if claimants.is_empty() {
+                    members.claims.remove(&state.canonical);
+                }
+            }
+            if let Some(topic) = &state.obj.topic {
+                remove_from(&mut members.subscriptions, &names::canonical(topic), key);
+            }
+            for dead in state.obj.dead_letter.iter().chain(&state.obj.expiry) {
+                remove_from(&mut members.dead_letter_users, &names::canonical(dead), key);
+            }
+            empty = members.all.is_empty();
+        }
+        // Whoever waited for it to go: the topic of a subscription, the dead letter of a queue, the space.
+        for name in state.obj.topic.iter().chain(&state.obj.dead_letter).chain(&state.obj.expiry) {
+            self.mark_claimants(&space, &names::canonical(name));
+        }
+        if empty {
+            self.members.remove(&space);
+            self.dirty_spaces.insert(space.clone());
+        }
+        self.stale_spaces.insert(space);
+    }
+
+    /// Marks who claims the address of `key`, and who refers to it.
+    pub(super) fn mark_referrers(&mut self, key: &Key) {
+        let Some(state) = self.addresses.get(key) else { return };
+        let space = Key { namespace: key.namespace.clone(), name: state.obj.space.clone() };
+        let canonical = state.canonical.clone();
+        let kind = state.obj.kind;
+        self.mark_claimants(&space, &canonical);
+        let Some(members) = self.members.get(&space) else { return };
+        for refs in [&members.subscriptions, &members.dead_letter_users] {
+            if let Some(keys) = refs.get(&canonical) {
+                self.dirty_addresses.extend(keys.iter().cloned());
+            }
+        }
+        // The RouterConfig's default dead letter applies where the space has it: then it is everybody's.
+        if kind == AddressType::DeadLetter
+            && let Some(config) = self.spaces.get(&space).and_then(|s| self.configs.get(&s.obj.config))
+            && config.obj.defaults.dead_letter_address.as_deref().is_some_and(|d| *names::canonical(d) == *canonical)
+        {
+            self.mark_addresses_of(&space);
+        }
+    }
+
+    pub(super) fn mark_claimants(&mut self, space: &Key, canonical: &str) {
+        if let Some(keys) = self.members.get(space).and_then(|m| m.claims.get(canonical)) {
+            self.dirty_addresses.extend(keys.iter().cloned());
+        }
+    }
+
+    pub(super) fn mark_addresses_of(&mut self, space: &Key) {
+        if let Some(members) = self.members.get(space) {
+            self.dirty_addresses.extend(members.all.iter().cloned());
+        }
+    }
+
+    pub(super) fn mark_spaces_of(&mut self, config: &Key) {
+        if let Some(spaces) = self.spaces_of_config.get(config) {
+            self.dirty_spaces.extend(spaces.iter().cloned());
+            self.stale_spaces.extend(spaces.iter().cloned());
+        }
+    }
+
+    fn apply_written(&mut self, done: &WriteDone) {
+        let key = &done.key;
+        let retry = self.now.mono_ms + REFUSED_WRITE_RETRY_MS;
+        let timer = match done.kind {
+            Kind::RouterConfig => {
+                let Some(config) = self.configs.get_mut(key) else { return };
+                settle_write(&mut config.told, done);
+                self.dirty_configs.insert(key.clone());
+                self.stale_configs.insert(key.clone());
+                Timer::Config(key.clone())
+            }
+            Kind::AddressSpace => {
+                let Some(space) = self.spaces.get_mut(key) else { return };
+                settle_write(&mut space.told, done);
+                self.dirty_spaces.insert(key.clone());
+                self.stale_spaces.insert(key.clone());
+                Timer::Space(key.clone())
+            }
+            Kind::Address => {
+                let Some(address) = self.addresses.get_mut(key) else { return };
+                settle_write(&mut address.told, done);
+                self.dirty_addresses.insert(key.clone());
+                Timer::Address(key.clone())
+            }
+        };
+        if matches!(done.result, Err(WriteError::Refused(_))) {
+            self.wake_at(retry, timer);
+        }
+    }
+}
+
+fn settle_write<S: PartialEq + Clone>(told: &mut Told<S>, done: &WriteDone) {
+    match done.result {
+        Ok(version) => {
+            told.written(done.seq, version);
+        }
+        Err(_) => told.failed(done.seq),
+    }
+}
+
+/// The generation that a status says is in force.
+pub(super) fn in_force(status: &crate::messaging::status::AddressStatus) -> Option<i64> {
+    status.ready.as_ref().filter(|c| c.status).map(|c| c.generation)
+}
+
+fn remove_from<K: std::hash::Hash + Eq, V: Ord>(
+    map: &mut ahash::AHashMap<K, std::collections::BTreeSet<V>>,
+    key: &K,
+    value: &V,
+) {
+    if let Some(set) = map.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            map.remove(key);
+        }
+    }
+}

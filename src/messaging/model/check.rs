@@ -1,0 +1,134 @@
+//! Invariants of the model, for tests: everything that must hold between any two events.
+
+use std::collections::BTreeSet;
+
+use super::Model;
+use super::state::{Progress, Want};
+use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::names;
+
+impl Model {
+    /// Checks every invariant; the first one broken, in words. Costs everything: for tests and simulations.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_indexes()?;
+        self.check_counts()?;
+        self.check_slots()?;
+        self.check_timers()
+    }
+
+    fn check_indexes(&self) -> Result<(), String> {
+        let mut claims = 0;
+        for (key, address) in &self.addresses {
+            let space = Self::space_key(address);
+            let members = self.members.get(&space).ok_or(format!("{key}: space {space} has no members"))?;
+            let claimed = members.claims.get(&address.canonical).is_some_and(|c| c.contains(key));
+            if !members.all.contains(key) || !claimed {
+                return Err(format!("{key}: not indexed in {space}"));
+            }
+            claims += 1;
+            for name in address.obj.dead_letter.iter().chain(&address.obj.expiry) {
+                let users = members.dead_letter_users.get(&names::canonical(name));
+                if !users.is_some_and(|u| u.contains(key)) {
+                    return Err(format!("{key}: not indexed as a user of {name}"));
+                }
+            }
+            if let Some(topic) = &address.obj.topic
+                && !members.subscriptions.get(&names::canonical(topic)).is_some_and(|s| s.contains(key))
+            {
+                return Err(format!("{key}: not indexed as a subscription of {topic}"));
+            }
+        }
+        let indexed: usize = self.members.values().map(|m| m.claims.values().map(Vec::len).sum::<usize>()).sum();
+        let all: usize = self.members.values().map(|m| m.all.len()).sum();
+        if indexed != claims || all != claims {
+            return Err(format!("{indexed} claims and {all} members for {claims} addresses"));
+        }
+        for (config, spaces) in &self.spaces_of_config {
+            for space in spaces {
+                if !self.spaces.get(space).is_some_and(|s| s.obj.config == *config) {
+                    return Err(format!("{space}: indexed under RouterConfig {config}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_counts(&self) -> Result<(), String> {
+        for (space, members) in &self.members {
+            let ready = members.all.iter().filter(|k| self.addresses.get(*k).is_some_and(|a| a.ready)).count();
+            if members.ready != ready as i64 {
+                return Err(format!("{space}: counts {} ready, has {ready}", members.ready));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_slots(&self) -> Result<(), String> {
+        let mut held: BTreeSet<(TargetId, Slot)> = BTreeSet::new();
+        for (config, state) in &self.configs {
+            for (name, target) in &state.targets {
+                let id = TargetId { config: config.clone(), broker: name.clone() };
+                for (slot, state) in &target.slots {
+                    if let Some(holder) = &state.holder {
+                        let address = self.addresses.get(holder).ok_or(format!("{slot}: holder {holder} is gone"))?;
+                        if address.holds.as_ref() != Some(&id) && !address.released {
+                            return Err(format!("{slot}: {holder} does not know that it holds it"));
+                        }
+                        held.insert((id.clone(), slot.clone()));
+                    }
+                    if matches!(state.progress, Progress::Sent(generation) if generation > self.generation) {
+                        return Err(format!("{slot}: sent with a generation from the future"));
+                    }
+                    let orphan = state.holder.is_none()
+                        && state.want == Want::Gone { only_if_empty: true }
+                        && state.progress == Progress::NotEmpty;
+                    if orphan && target.read_once && !target.orphans.contains_key(slot) {
+                        return Err(format!("{slot}: an orphan that is not counted"));
+                    }
+                    if state.progress == Progress::Gated
+                        && !target.gates.values().any(|waiting| waiting.contains(slot))
+                    {
+                        return Err(format!("{slot}: waits for nothing"));
+                    }
+                }
+                for slot in target.orphans.keys() {
+                    if target.slots.get(slot).is_some_and(|s| s.holder.is_some() && s.want == Want::Hold) {
+                        return Err(format!("{slot}: held and counted as an orphan"));
+                    }
+                }
+            }
+        }
+        for (key, address) in &self.addresses {
+            let Some(id) = &address.holds else { continue };
+            let space = Self::space_key(address);
+            let slot = self.slot_on(id, &space, &address.obj.address);
+            if self.target(id).is_none() {
+                return Err(format!("{key}: holds a slot of a target that is gone"));
+            }
+            if !held.contains(&(id.clone(), slot.clone())) {
+                return Err(format!("{key}: does not hold {slot}, though it says so"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_timers(&self) -> Result<(), String> {
+        use super::Timer;
+        for (due, timer) in &self.timers {
+            let known: Option<(&Key, Option<u64>)> = match timer {
+                Timer::Config(key) => self.configs.get(key).map(|c| (key, c.timer_ms)),
+                Timer::Space(key) => self.spaces.get(key).map(|s| (key, s.timer_ms)),
+                Timer::Address(key) => self.addresses.get(key).map(|a| (key, a.timer_ms)),
+                Timer::Slot(..) => continue,
+            };
+            match known {
+                Some((_, Some(at))) if at == *due => {}
+                other => return Err(format!("timer {timer:?} at {due}: the object knows {other:?}")),
+            }
+        }
+        Ok(())
+    }
+}

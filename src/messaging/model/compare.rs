@@ -1,0 +1,131 @@
+//! What a broker holds against what it must hold. The one place that walks all slots of a target, once for each read.
+
+use super::Model;
+use super::state::{Progress, SlotState, Want};
+use crate::messaging::broker::Class;
+use crate::messaging::entry::{Effective, leftover, matches_contents};
+use crate::messaging::ids::{Slot, TargetId};
+use crate::messaging::names;
+use crate::messaging::status::TargetState;
+
+/// After the first comparison, one in so many slots is looked at in detail each time.
+const SAMPLES: usize = 16;
+
+impl Model {
+    /// Compares a target that was read, sends what is missing or different, and counts what nobody stands for.
+    pub(super) fn compare(&mut self, id: &TargetId) {
+        if self.placing(&id.config) {
+            // What was found may yet decide where a space belongs; it is compared once that is known.
+            return;
+        }
+        let acks = self.acks;
+        let (resync, now) = (self.timing.resync_ms, self.now);
+        let Some(target) = self.target_mut(id) else { return };
+        let Some(contents) = target.contents.take() else { return };
+        let first = !std::mem::replace(&mut target.read_once, true);
+        target.sample = (target.sample + 1) % SAMPLES;
+        let (sample, mark, filling) = (target.sample, target.read_mark, target.state == TargetState::Filling);
+        target.fill.clear();
+        let mut slots: Vec<Slot> = target.slots.keys().cloned().collect();
+        slots.sort_unstable();
+        let (mut send, mut verify, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, slot) in slots.into_iter().enumerate() {
+            let Some(state) = target.slots.get_mut(&slot) else { continue };
+            match (state.want, &state.progress) {
+                (_, Progress::Sent(_) | Progress::Gated) => {}
+                (Want::Hold, Progress::Acked(at)) if *at > mark => {}
+                (Want::Hold, Progress::Acked(_) | Progress::Restored) => {
+                    if matches_contents(&state.entry, &contents) {
+                        state.progress = Progress::Acked(acks);
+                        if first || index % SAMPLES == sample {
+                            verify.push(slot);
+                        }
+                    } else {
+                        state.progress = Progress::Needed;
+                        target.repaired.push(slot.clone());
+                        send.push(slot);
+                    }
+                }
+                (Want::Gone { only_if_empty: true }, Progress::NotEmpty) => {
+                    match contents.queues.get(&slot).map(|q| q.messages) {
+                        None => lost.push(slot),
+                        Some(0) => send.push(slot),
+                        Some(messages) => {
+                            target.orphans.insert(slot, messages);
+                        }
+                    }
+                }
+                _ => send.push(slot),
+            }
+        }
+        for slot in lost {
+            target.slots.remove(&slot);
+            target.orphans.remove(&slot);
+        }
+        if filling {
+            target.fill.extend(send.iter().cloned());
+        } else {
+            target.resync_ms = Some(now.mono_ms + resync);
+        }
+        let gone = std::mem::take(&mut target.gone);
+        self.count_leftovers(id, &contents, &gone, &mut send);
+        for slot in &send {
+            self.send(id, slot, Class::Repair);
+        }
+        for slot in verify {
+            self.send_verify(id, &slot);
+        }
+        self.serve_if_filled(id);
+        self.tell_repairs(id);
+        self.dirty_configs.insert(id.config.clone());
+    }
+
+    /// Queues of ours that no Address stands for: empty ones go, those with messages are orphans.
+    fn count_leftovers(
+        &mut self,
+        id: &TargetId,
+        contents: &crate::messaging::broker::Contents,
+        gone: &ahash::AHashSet<Slot>,
+        send: &mut Vec<Slot>,
+    ) {
+        let single = self.configs.get(&id.config).is_some_and(|c| c.obj.single);
+        let mut orphans = Vec::new();
+        for (slot, queue) in &contents.queues {
+            if gone.contains(slot) || self.target(id).is_none_or(|t| t.slots.contains_key(slot)) {
+                continue;
+            }
+            let space = if single { None } else { names::space_of(slot) };
+            let unreadable = match &space {
+                Some(space) => self.undecodable_in.contains_key(&space.namespace),
+                None => !self.undecodable.is_empty(),
+            };
+            if unreadable {
+                // An Address that cannot be read may stand for it.
+                continue;
+            }
+            let progress = if queue.messages > 0 { Progress::NotEmpty } else { Progress::Needed };
+            let state = SlotState {
+                tenant: space.unwrap_or_else(|| id.config.clone()),
+                holder: None,
+                entry: leftover(slot, queue),
+                want: Want::Gone { only_if_empty: true },
+                progress,
+                for_generation: 0,
+                effective: Effective::default(),
+                replace: false,
+                attempts: 0,
+            };
+            let Some(target) = self.target_mut(id) else { return };
+            target.slots.insert(slot.clone(), state);
+            if queue.messages > 0 {
+                target.orphans.insert(slot.clone(), queue.messages);
+                orphans.push((slot.clone(), queue.messages));
+            } else {
+                send.push(slot.clone());
+            }
+        }
+        for (slot, messages) in orphans {
+            self.tell_orphan(id, &slot, messages);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The model itself: one value that owns everything known of one installation's messaging.
+//!
+//! [`Model::apply`] takes one event in and marks what it touches; [`Model::settle`] decides all that is marked and says
+//! what is to be done. Nothing on the way of one event walks all objects.
+
+mod address;
+mod apply;
+pub mod check;
+mod compare;
+mod config;
+mod deletion;
+mod place;
+mod slots;
+mod space;
+mod state;
+mod target;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ahash::AHashMap;
+
+use super::ids::{Key, Kind, Now, Slot, TargetId};
+use super::input::Source;
+use super::output::{Event, Settled};
+use state::{AddressState, ConfigState, Members, SpaceState};
+
+/// Waiting times, milliseconds.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// An address that is not Ready by then says `Configuring`; a missing reference is told.
+    pub configuring_ms: u64,
+    /// An address that was never Ready names an outage; a target that still connects is shown as it is.
+    pub outage_ms: u64,
+    /// A target that is down is shown so.
+    pub down_ms: u64,
+    /// Counts of a space are written at most this often.
+    pub counts_ms: u64,
+    /// What a broker holds is compared this often (plus up to a tenth).
+    pub resync_ms: u64,
+    /// First wait before a refused job is tried again; doubles to `retry_cap_ms`.
+    pub retry_ms: u64,
+    /// Longest wait of a refused job.
+    pub retry_cap_ms: u64,
+    /// First wait before a draining queue is asked again; doubles to `drain_cap_ms`.
+    pub drain_ms: u64,
+    /// Longest wait of a draining queue.
+    pub drain_cap_ms: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            configuring_ms: 1_000,
+            outage_ms: 5_000,
+            down_ms: 1_000,
+            counts_ms: 2_000,
+            resync_ms: 600_000,
+            retry_ms: 30_000,
+            retry_cap_ms: 600_000,
+            drain_ms: 500,
+            drain_cap_ms: 5_000,
+        }
+    }
+}
+
+/// What a timer wakes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Config(Key),
+    Space(Key),
+    Address(Key),
+    /// Sends a slot again.
+    Slot(TargetId, Slot),
+}
+
+/// See the module.
+pub struct Model {
+    timing: Timing,
+    now: Now,
+    leading: bool,
+    synced: BTreeSet<Source>,
+    configs: BTreeMap<Key, ConfigState>,
+    foreign_configs: BTreeSet<Key>,
+    spaces: AHashMap<Key, SpaceState>,
+    members: AHashMap<Key, Members>,
+    addresses: AHashMap<Key, AddressState>,
+    spaces_of_config: AHashMap<Key, BTreeSet<Key>>,
+    spaces_of_namespace: AHashMap<Arc<str>, BTreeSet<Key>>,
+    configs_of_secret: AHashMap<Key, BTreeSet<Key>>,
+    labels: AHashMap<Arc<str>, Arc<BTreeMap<String, String>>>,
+    /// Current revision (none: missing) and the last one seen.
+    secrets: AHashMap<Key, (Option<u64>, Option<u64>)>,
+    undecodable: BTreeSet<(Kind, Key)>,
+    undecodable_in: AHashMap<Arc<str>, usize>,
+    dirty_configs: BTreeSet<Key>,
+    dirty_spaces: BTreeSet<Key>,
+    dirty_addresses: BTreeSet<Key>,
+    /// Spaces and RouterConfigs whose status may have changed.
+    stale_spaces: BTreeSet<Key>,
+    stale_configs: BTreeSet<Key>,
+    to_compare: BTreeSet<TargetId>,
+    timers: BTreeSet<(u64, Timer)>,
+    seq: u64,
+    generation: u64,
+    incarnation: u64,
+    acks: u64,
+    out: Settled,
+}
+
+impl Model {
+    /// An empty model that waits for its sources.
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            now: Now::default(),
+            leading: false,
+            synced: BTreeSet::new(),
+            configs: BTreeMap::new(),
+            foreign_configs: BTreeSet::new(),
+            spaces: hashed(),
+            members: hashed(),
+            addresses: hashed(),
+            spaces_of_config: hashed(),
+            spaces_of_namespace: hashed(),
+            configs_of_secret: hashed(),
+            labels: hashed(),
+            secrets: hashed(),
+            undecodable: BTreeSet::new(),
+            undecodable_in: hashed(),
+            dirty_configs: BTreeSet::new(),
+            dirty_spaces: BTreeSet::new(),
+            dirty_addresses: BTreeSet::new(),
+            stale_spaces: BTreeSet::new(),
+            stale_configs: BTreeSet::new(),
+            to_compare: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            seq: 0,
+            generation: 0,
+            incarnation: 0,
+            acks: 0,
+            out: Settled::default(),
+        }
+    }
+
+    /// Whether every source has been read and this process leads: only then is anything driven, pruned or judged.
+    fn active(&self) -> bool {
+        const SOURCES: usize = 4;
+        self.leading && self.synced.len() == SOURCES
+    }
+
+    /// Decides all that is marked. Costs what is marked.
+    pub fn settle(&mut self, now: Now) -> Settled {
+        self.now = now;
+        if !self.active() {
+            // What was said while leading (stops at the loss of the lease) still goes out.
+            return std::mem::take(&mut self.out);
+        }
+        while let Some((due, _)) = self.timers.first() {
+            if *due > now.mono_ms {
+                break;
+            }
+            if let Some((_, timer)) = self.timers.pop_first() {
+                self.fire(timer);
+            }
+        }
+        // Configs before spaces before addresses: each reads what the one before decided. Addresses may mark others
+        // of their space; a comparison may mark addresses.
+        loop {
+            if let Some(key) = self.dirty_configs.pop_first() {
+                self.evaluate_config(&key);
+            } else if let Some(key) = self.dirty_spaces.pop_first() {
+                self.evaluate_space(&key);
+            } else if let Some(key) = self.dirty_addresses.pop_first() {
+                self.evaluate_address(&key);
+            } else if let Some(target) = self.to_compare.pop_first() {
+                self.compare(&target);
+            } else {
+                break;
+            }
+        }
+        while let Some(key) = self.stale_spaces.pop_first() {
+            self.verdict_space(&key);
+        }
+        while let Some(key) = self.stale_configs.pop_first() {
+            self.verdict_config(&key);
+        }
+        self.out.wake_ms = self.timers.first().map(|(due, _)| *due);
+        std::mem::take(&mut self.out)
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        match timer {
+            Timer::Config(key) => {
+                if let Some(config) = self.configs.get_mut(&key) {
+                    (config.timer_ms, config.told.refused) = (None, None);
+                }
+                self.dirty_configs.insert(key.clone());
+                self.stale_configs.insert(key);
+            }
+            Timer::Space(key) => {
+                if let Some(space) = self.spaces.get_mut(&key) {
+                    (space.timer_ms, space.told.refused) = (None, None);
+                }
+                self.dirty_spaces.insert(key.clone());
+                self.stale_spaces.insert(key);
+            }
+            Timer::Address(key) => {
+                if let Some(address) = self.addresses.get_mut(&key) {
+                    (address.timer_ms, address.told.refused) = (None, None);
+                }
+                self.dirty_addresses.insert(key);
+            }
+            Timer::Slot(target, slot) => self.retry_slot(&target, &slot),
+        }
+    }
+
+    /// Wakes the object at `due_ms`, unless it is woken earlier anyway.
+    fn wake_at(&mut self, due_ms: u64, timer: Timer) {
+        let slot = match &timer {
+            Timer::Config(key) => self.configs.get_mut(key).map(|c| &mut c.timer_ms),
+            Timer::Space(key) => self.spaces.get_mut(key).map(|s| &mut s.timer_ms),
+            Timer::Address(key) => self.addresses.get_mut(key).map(|a| &mut a.timer_ms),
+            Timer::Slot(..) => {
+                self.timers.insert((due_ms, timer));
+                return;
+            }
+        };
+        let Some(slot) = slot else { return };
+        match *slot {
+            Some(earlier) if earlier <= due_ms => return,
+            Some(later) => {
+                *slot = Some(due_ms);
+                self.timers.remove(&(later, timer.clone()));
+            }
+            None => *slot = Some(due_ms),
+        }
+        self.timers.insert((due_ms, timer));
+    }
+
+    fn event(&mut self, kind: Kind, key: &Key, uid: &Arc<str>, warning: bool, reason: &'static str, message: String) {
+        self.out.events.push(Event { kind, key: key.clone(), uid: uid.clone(), warning, reason, message });
+    }
+
+    /// Objects known, for metrics: RouterConfigs, AddressSpaces, Addresses.
+    pub fn sizes(&self) -> [usize; 3] {
+        [self.configs.len(), self.spaces.len(), self.addresses.len()]
+    }
+}
+
+/// A map whose order of iteration is the same in every process: simulations repeat.
+fn hashed<K, V>() -> AHashMap<K, V> {
+    AHashMap::with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))
+}

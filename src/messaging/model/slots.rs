@@ -1,0 +1,191 @@
+//! Slots: from what is wanted of a broker to jobs, in an order that never names what is not there yet.
+
+use std::sync::Arc;
+
+use super::Model;
+use super::state::{Progress, SlotState, Target, Want};
+use crate::messaging::broker::{Class, Entry, Job, Wish};
+use crate::messaging::entry::{Effective, gates};
+use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::names;
+
+/// What an Address wants of its slot.
+pub(super) struct Claim {
+    pub tenant: Key,
+    pub holder: Key,
+    pub entry: Arc<Entry>,
+    pub effective: Effective,
+    pub generation: i64,
+    /// The status says that this generation is in force.
+    pub in_force: bool,
+}
+
+impl Model {
+    /// Makes the slot hold what its Address wants; nothing is sent when it does already.
+    pub(super) fn hold(&mut self, id: &TargetId, slot: &Slot, claim: Claim) {
+        let Claim { tenant, holder, entry, effective, generation, in_force } = claim;
+        let Some(target) = self.target_mut(id) else { return };
+        target.orphans.remove(slot);
+        let Some(state) = target.slots.get_mut(slot) else {
+            // In force by its status: whether it really is there, the comparison tells. Until then nothing is sent.
+            let restored = in_force && !target.read_once;
+            let progress = if restored { Progress::Restored } else { Progress::Needed };
+            let state = SlotState {
+                tenant,
+                holder: Some(holder.clone()),
+                entry,
+                want: Want::Hold,
+                progress,
+                for_generation: generation,
+                effective,
+                replace: false,
+                attempts: 0,
+            };
+            target.slots.insert(slot.clone(), state);
+            self.held_by(&holder, id);
+            if !restored {
+                self.send(id, slot, Class::Change);
+            }
+            return;
+        };
+        let same = state.want == Want::Hold && state.entry == entry;
+        let renewed = state.for_generation != generation || state.holder.as_ref() != Some(&holder);
+        if matches!(state.want, Want::Drain | Want::Gone { only_if_empty: false }) && state.entry.routing != entry.routing {
+            // Its Address was seen to go: what is left of another type makes room.
+            state.replace = true;
+        }
+        (state.holder, state.tenant, state.for_generation) = (Some(holder.clone()), tenant, generation);
+        (state.entry, state.effective, state.want) = (entry, effective, Want::Hold);
+        let acked = matches!(state.progress, Progress::Acked(_));
+        let enough = same
+            && match state.progress {
+                Progress::Acked(_) | Progress::Sent(_) | Progress::Gated => true,
+                Progress::Restored => in_force,
+                Progress::Refused(_) => !renewed,
+                Progress::Needed | Progress::NotEmpty => false,
+            };
+        self.held_by(&holder, id);
+        if !enough {
+            self.send(id, slot, Class::Change);
+        } else if acked
+            && renewed
+            && let Some(address) = self.addresses.get_mut(&holder)
+        {
+            (address.in_force, address.effective) = (Some(generation), effective);
+        }
+    }
+
+    fn held_by(&mut self, holder: &Key, id: &TargetId) {
+        if let Some(address) = self.addresses.get_mut(holder) {
+            address.accepted = true;
+            if address.holds.as_ref() != Some(id) {
+                address.holds = Some(id.clone());
+            }
+        }
+    }
+
+    /// Takes the slot away, for an Address (`holder`) that waits for the answer or for none.
+    pub(super) fn take_away(&mut self, id: &TargetId, slot: &Slot, want: Want, class: Class, claim: Claim) {
+        let Some(target) = self.target_mut(id) else { return };
+        let state = target.slots.entry(slot.clone()).or_insert_with(|| SlotState {
+            tenant: claim.tenant,
+            holder: Some(claim.holder.clone()),
+            entry: claim.entry,
+            want,
+            progress: Progress::Needed,
+            for_generation: claim.generation,
+            effective: claim.effective,
+            replace: false,
+            attempts: 0,
+        });
+        let under_way = state.want == want
+            && matches!(state.progress, Progress::Sent(_) | Progress::Refused(_) | Progress::NotEmpty);
+        state.holder = Some(claim.holder.clone());
+        state.want = want;
+        self.held_by(&claim.holder, id);
+        if !under_way {
+            self.send(id, slot, class);
+        }
+    }
+
+    /// Sends what the slot wants, unless it must wait for another one.
+    pub(super) fn send(&mut self, id: &TargetId, slot: &Slot, class: Class) {
+        let Some(target) = self.target_mut(id) else { return };
+        let Some(state) = target.slots.get(slot) else { return };
+        let closed: Vec<Slot> = match state.want {
+            Want::Hold => gates(slot, &state.entry).filter(|gate| !target.open(gate)).cloned().collect(),
+            _ => Vec::new(),
+        };
+        let (entry, want, replace, tenant) = (state.entry.clone(), state.want, state.replace, state.tenant.clone());
+        if !closed.is_empty() {
+            for gate in closed {
+                target.gates.entry(gate).or_default().insert(slot.clone());
+            }
+            if let Some(state) = target.slots.get_mut(slot) {
+                state.progress = Progress::Gated;
+            }
+            return;
+        }
+        let wish = match want {
+            Want::Hold => Wish::Hold { entry, replace },
+            Want::Drain => Wish::Gone { entry, only_if_empty: true },
+            Want::Gone { only_if_empty } => Wish::Gone { entry, only_if_empty },
+        };
+        self.generation += 1;
+        let generation = self.generation;
+        if let Some(state) = self.target_mut(id).and_then(|t| t.slots.get_mut(slot)) {
+            state.progress = Progress::Sent(generation);
+        }
+        self.out.jobs.push((id.clone(), Job { slot: slot.clone(), generation, tenant, class, wish }));
+    }
+
+    /// Has the settings of a slot compared that is right by its names.
+    pub(super) fn send_verify(&mut self, id: &TargetId, slot: &Slot) {
+        self.generation += 1;
+        let generation = self.generation;
+        let Some(state) = self.target(id).and_then(|t| t.slots.get(slot)) else { return };
+        let wish = Wish::Verify { entry: state.entry.clone() };
+        let job = Job { slot: slot.clone(), generation, tenant: state.tenant.clone(), class: Class::Repair, wish };
+        self.out.jobs.push((id.clone(), job));
+    }
+
+    /// The slot is held now: what waited for it goes.
+    pub(super) fn open_gates(&mut self, id: &TargetId, slot: &Slot) {
+        let Some(waiting) = self.target_mut(id).and_then(|t| t.gates.remove(slot)) else { return };
+        for slot in waiting {
+            let target = self.target(id);
+            let state = target.and_then(|t| t.slots.get(&slot));
+            if let Some(state) = state.filter(|s| s.progress == Progress::Gated) {
+                let fill = target.is_some_and(|t| t.fill.contains(&slot));
+                let class = if fill { Class::Repair } else { Class::Change };
+                debug_assert_eq!(state.want, Want::Hold);
+                self.send(id, &slot, class);
+            }
+        }
+    }
+
+    /// Marks the Addresses that claim the name of a slot which has gone.
+    pub(super) fn mark_slot_claimants(&mut self, slot: &Slot, id: &TargetId) {
+        let single = self.configs.get(&id.config).filter(|c| c.obj.single).is_some();
+        let space = if single {
+            self.spaces_of_config.get(&id.config).into_iter().flatten().next().cloned()
+        } else {
+            names::space_of(slot)
+        };
+        let Some(space) = space else { return };
+        let address = if single { &**slot } else { slot.split_once('/').map_or("", |(_, address)| address) };
+        self.mark_claimants(&space, &names::canonical(address));
+    }
+}
+
+impl Target {
+    /// Whether what waits for `gate` may go: it is held, or nothing of ours will ever hold it.
+    fn open(&self, gate: &Slot) -> bool {
+        match self.slots.get(gate) {
+            None => true,
+            Some(state) => {
+                matches!(state.progress, Progress::Acked(_) | Progress::Restored) || state.want != Want::Hold
+            }
+        }
+    }
+}

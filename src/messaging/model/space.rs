@@ -1,0 +1,252 @@
+//! AddressSpaces: whether their RouterConfig takes them, and what their status says.
+
+use std::sync::Arc;
+
+use super::state::{Refusal, SpaceState};
+use super::{Model, Timer};
+use crate::messaging::ids::{Key, Kind, TargetId};
+use crate::messaging::input::{Allowed, LabelTest, RouterConfig};
+use crate::messaging::names;
+use crate::messaging::output::{Status, Write};
+use crate::messaging::reason;
+use crate::messaging::status::{AddressSpaceStatus, Condition, TargetState};
+
+impl Model {
+    /// Decides whether the space is taken and where it is; marks its addresses when that changed.
+    pub(super) fn evaluate_space(&mut self, key: &Key) {
+        let Some(space) = self.spaces.get(key) else { return };
+        let foreign = self.foreign_configs.contains(&space.obj.config);
+        let accept = self.accept_space(key, space);
+        let config = self.configs.get(&space.obj.config);
+        let prefix = config.map(|c| names::prefix(key, c.obj.single));
+        let Some(space) = self.spaces.get_mut(key) else { return };
+        let changed = space.foreign != foreign || space.accept.as_ref() != Some(&accept);
+        space.foreign = foreign;
+        space.ever_accepted |= accept.is_ok();
+        space.accept = Some(accept);
+        if let Some(prefix) = prefix {
+            space.prefix = prefix;
+        }
+        let moved = self.place(key);
+        if changed || moved {
+            self.mark_addresses_of(key);
+        }
+        self.stale_spaces.insert(key.clone());
+    }
+
+    fn accept_space(&self, key: &Key, space: &SpaceState) -> Result<(), Refusal> {
+        let refuse = |reason, message: String| Err((reason, message.into()));
+        let name = &space.obj.config;
+        let Some(config) = self.configs.get(name) else {
+            return refuse(
+                reason::ROUTER_CONFIG_NOT_FOUND,
+                format!("spec.routerConfigRef names {name}, which does not exist: create that RouterConfig"),
+            );
+        };
+        if config.obj.meta.deleting && !space.ever_accepted {
+            return refuse(
+                reason::ROUTER_CONFIG_TERMINATING,
+                format!("spec.routerConfigRef names {name}, which is being deleted: use another RouterConfig"),
+            );
+        }
+        if !self.allows(&config.obj, &key.namespace) {
+            return refuse(
+                reason::NAMESPACE_NOT_ALLOWED,
+                format!(
+                    "RouterConfig {name} does not take spaces of namespace {}: its allowedNamespaces must be widened",
+                    key.namespace
+                ),
+            );
+        }
+        if config.obj.single
+            && let Some(winner) = self.single_winner(name)
+            && winner != *key
+        {
+            return refuse(
+                reason::TENANCY_SINGLE,
+                format!("RouterConfig {name} has tenancy Single and serves AddressSpace {winner}: use another RouterConfig"),
+            );
+        }
+        Ok(())
+    }
+
+    /// The one space of a RouterConfig with tenancy Single: the accepted one, then the oldest, then by name.
+    fn single_winner(&self, config: &Key) -> Option<Key> {
+        let spaces = self.spaces_of_config.get(config)?;
+        let rank = |key: &&Key| {
+            let space = self.spaces.get(*key);
+            (space.is_none_or(|s| !s.ever_accepted), space.map_or(i64::MAX, |s| s.obj.meta.created_s), (*key).clone())
+        };
+        spaces.iter().min_by_key(rank).cloned()
+    }
+
+    fn allows(&self, config: &RouterConfig, namespace: &Arc<str>) -> bool {
+        match &config.allowed {
+            Allowed::Same => config.meta.key.namespace == *namespace,
+            Allowed::All => true,
+            Allowed::Selector(requirements) => {
+                let Some(labels) = self.labels.get(namespace) else { return false };
+                requirements.iter().all(|r| {
+                    let value = labels.get(&*r.key);
+                    match &r.test {
+                        LabelTest::In(values) => value.is_some_and(|v| values.iter().any(|w| **w == **v)),
+                        LabelTest::NotIn(values) => value.is_none_or(|v| values.iter().all(|w| **w != **v)),
+                        LabelTest::Exists => value.is_some(),
+                        LabelTest::DoesNotExist => value.is_none(),
+                    }
+                })
+            }
+        }
+    }
+
+    /// The broker that serves a space, if it is placed and its RouterConfig still has that broker.
+    pub(super) fn target_of_space(&self, key: &Key) -> Option<TargetId> {
+        let space = self.spaces.get(key)?;
+        let id = TargetId { config: space.obj.config.clone(), broker: space.broker.clone()? };
+        self.target(&id).is_some().then_some(id)
+    }
+
+    /// Says what the space's status must be now, and writes it if that is new.
+    pub(super) fn verdict_space(&mut self, key: &Key) {
+        let Some(space) = self.spaces.get(key).filter(|s| !s.foreign) else { return };
+        let now = self.now;
+        let total = self.members.get(key).map_or(0, |m| m.all.len() as i64);
+        let ready = self.members.get(key).map_or(0, |m| m.ready);
+        let done = space.obj.meta.deleting && total == 0;
+        let told = space.told.latest();
+        let (mut wanted, mut wake) = (told.clone(), None);
+        if !done {
+            (wanted, wake) = self.space_status(space, total);
+            let counts = (total, ready);
+            if counts != (told.total, told.ready_addresses) {
+                // Counts move with every address: they wait for their turn, unless something else is said anyway.
+                let due = space.written_ms.map_or(0, |at| at + self.timing.counts_ms);
+                let alone = AddressSpaceStatus { total: told.total, ready_addresses: told.ready_addresses, ..wanted.clone() } == *told;
+                if alone && due > now.mono_ms {
+                    wake = wake.into_iter().chain([due]).min();
+                } else {
+                    (wanted.total, wanted.ready_addresses) = counts;
+                }
+            }
+        }
+        let (uid, generation) = (space.obj.meta.uid.clone(), space.obj.meta.generation);
+        let finalizer = !done && (!space.obj.meta.deleting || space.told.latest_finalizer());
+        if let Some(at) = wake {
+            self.wake_at(at, Timer::Space(key.clone()));
+        }
+        let Some(space) = self.spaces.get_mut(key) else { return };
+        if let Some((status, change)) = space.told.plan(wanted, finalizer, &mut self.seq) {
+            if status.is_some() {
+                space.written_ms = Some(now.mono_ms);
+            }
+            self.out.writes.push(Write {
+                kind: Kind::AddressSpace,
+                key: key.clone(),
+                uid,
+                generation,
+                tenant: key.clone(),
+                low: false,
+                seq: self.seq,
+                status: status.map(Status::AddressSpace),
+                finalizer: change,
+            });
+        }
+    }
+
+    /// The status but for its counts, and when it may change by itself.
+    fn space_status(&self, space: &SpaceState, total: i64) -> (AddressSpaceStatus, Option<u64>) {
+        let told = space.told.latest();
+        let meta = &space.obj.meta;
+        let (now, mut wake) = (self.now, None);
+        let mut wanted = told.clone();
+        let condition = |before: &Option<Condition>, status, reason, message: Arc<str>| {
+            let since_s = before.as_ref().filter(|c| c.status == status).map_or(now.unix_s, |c| c.since_s);
+            Some(Condition { status, reason, message, generation: meta.generation, since_s })
+        };
+        if let Some(config) = self.configs.get(&space.obj.config)
+            && (space.ever_accepted || matches!(space.accept, Some(Ok(()))))
+        {
+            wanted.address_prefix = Some(space.prefix.clone());
+            wanted.broker = space.broker.clone();
+            let broker = space.broker.as_ref().and_then(|name| config.targets.get(name));
+            wanted.endpoint = broker.map(|t| (t.broker.host.clone(), t.broker.port));
+        }
+        let mut refused: Option<&Refusal> = None;
+        match &space.accept {
+            Some(Err(refusal)) => {
+                // What it names may be on its way: a second of patience before the first word.
+                let missing = refusal.0 == reason::ROUTER_CONFIG_NOT_FOUND && told.accepted.is_none();
+                let due = meta_due(space.since_ms, self.timing.configuring_ms);
+                if missing && due > now.mono_ms {
+                    return (told.clone(), Some(due));
+                }
+                wanted.accepted = condition(&told.accepted, false, refusal.0, refusal.1.clone());
+                refused = Some(refusal);
+            }
+            _ => wanted.accepted = condition(&told.accepted, true, reason::ACCEPTED, "".into()),
+        }
+        if meta.deleting {
+            let due = meta_due(space.since_ms, self.timing.configuring_ms);
+            if due > now.mono_ms {
+                return (told.clone(), Some(due));
+            }
+            let message = format!(
+                "waits for {total} Addresses; delete them with: kubectl get addr -n {0} -o name \
+                 --field-selector spec.addressSpace={1} | xargs kubectl delete -n {0}",
+                meta.key.namespace, meta.key.name
+            );
+            // The count moves: it is told as often as the counts are.
+            let due = space.written_ms.map_or(0, |at| at + self.timing.counts_ms);
+            if told.ready.as_ref().is_some_and(|c| c.reason == reason::TERMINATING) && due > now.mono_ms {
+                wake = Some(due);
+            } else {
+                wanted.ready = condition(&told.ready, false, reason::TERMINATING, message.into());
+            }
+            return (wanted, wake);
+        }
+        if let Some((reason, message)) = refused {
+            let keeps = space.ever_accepted && self.target_of_space(&meta.key).is_some();
+            let message = if keeps { format!("{message}; what was accepted before keeps working").into() } else { message.clone() };
+            wanted.ready = condition(&told.ready, false, reason, message);
+            return (wanted, None);
+        }
+        let target = self.target_of_space(&meta.key).and_then(|id| self.target(&id).map(|t| (id, t)));
+        match target {
+            None => {
+                let due = meta_due(space.since_ms, self.timing.configuring_ms);
+                if due > now.mono_ms {
+                    return (told.clone(), Some(due));
+                }
+                let message = "no broker could be chosen yet: see the RouterConfig's brokers";
+                wanted.ready = condition(&told.ready, false, reason::WAITING_FOR_BROKER, message.into());
+            }
+            Some((id, target)) => match target.shown {
+                None if told.accepted.is_none() => return (told.clone(), None),
+                None => {}
+                Some(TargetState::Serving) => {
+                    wanted.ready = condition(&told.ready, true, reason::SERVING, "".into());
+                }
+                Some(TargetState::Unreachable) => {
+                    let message = format!("broker {} does not answer; {total} Addresses are on it", id.broker);
+                    let same = told.ready.as_ref().is_some_and(|c| c.reason == reason::BROKER_UNREACHABLE);
+                    if !same {
+                        wanted.ready = condition(&told.ready, false, reason::BROKER_UNREACHABLE, message.into());
+                    }
+                }
+                Some(TargetState::Filling) => {
+                    let message = format!("broker {} is being compared and completed", id.broker);
+                    wanted.ready = condition(&told.ready, false, reason::FILLING, message.into());
+                }
+                Some(TargetState::Connecting) => {
+                    let message = format!("broker {} is being connected", id.broker);
+                    wanted.ready = condition(&told.ready, false, reason::CONNECTING, message.into());
+                }
+            },
+        }
+        (wanted, wake)
+    }
+}
+
+fn meta_due(since_ms: u64, patience_ms: u64) -> u64 {
+    since_ms + patience_ms
+}

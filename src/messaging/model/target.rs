@@ -1,0 +1,268 @@
+//! Brokers: connections as they come and go, and answers to jobs.
+
+use std::sync::Arc;
+
+use super::state::{Progress, Target, Want};
+use super::{Model, Timer};
+use crate::messaging::broker::{Class, Done, Outcome};
+use crate::messaging::ids::{Kind, Now, Slot, TargetId};
+use crate::messaging::input::Link;
+use crate::messaging::reason;
+use crate::messaging::status::TargetState;
+
+impl Target {
+    /// Enters a state.
+    pub(super) fn turn(&mut self, state: TargetState, message: Arc<str>, now: Now) {
+        if self.state != state {
+            let served = self.state == TargetState::Serving;
+            (self.since_ms, self.since_s) = (now.mono_ms, now.unix_s);
+            if served {
+                self.down_ms = now.mono_ms;
+            }
+            self.state = state;
+        }
+        self.message = message;
+    }
+
+    /// Forgets the connection, keeping what is wanted.
+    pub(super) fn reset(&mut self) {
+        (self.read_once, self.reading, self.contents, self.resync_ms) = (false, false, None, None);
+        self.orphans.clear();
+        for slot in self.slots.values_mut() {
+            if matches!(slot.progress, Progress::Sent(_)) {
+                slot.progress = Progress::Needed;
+            }
+        }
+    }
+
+    /// The state to show, and when that may change by itself: a state other than Serving is shown once it has lasted;
+    /// until then what was told before stays.
+    pub(super) fn shown(
+        &self,
+        told: Option<TargetState>,
+        now_ms: u64,
+        outage_ms: u64,
+        down_ms: u64,
+    ) -> (Option<TargetState>, Option<u64>) {
+        let due = match self.state {
+            TargetState::Serving => return (Some(self.state), None),
+            TargetState::Unreachable => self.since_ms + down_ms,
+            TargetState::Connecting | TargetState::Filling => self.down_ms + outage_ms,
+        };
+        if due <= now_ms { (Some(self.state), None) } else { (self.shown.or(told), Some(due)) }
+    }
+}
+
+impl Model {
+    pub(super) fn target(&self, id: &TargetId) -> Option<&Target> {
+        self.configs.get(&id.config)?.targets.get(&id.broker)
+    }
+
+    pub(super) fn target_mut(&mut self, id: &TargetId) -> Option<&mut Target> {
+        self.configs.get_mut(&id.config)?.targets.get_mut(&id.broker)
+    }
+
+    pub(super) fn apply_link(&mut self, id: &TargetId, incarnation: u64, link: Link) {
+        let (now, acks) = (self.now, self.acks);
+        let Some(target) = self.target_mut(id).filter(|t| t.incarnation == incarnation) else { return };
+        match link {
+            Link::Outcome(outcome) => {
+                self.apply_outcome(id, outcome);
+                return;
+            }
+            Link::Connected => {
+                target.turn(TargetState::Filling, "reading what the broker holds".into(), now);
+                target.reading = true;
+                target.contents = None;
+            }
+            Link::Reading => {
+                target.reading = true;
+                target.gone.clear();
+                target.read_mark = acks;
+            }
+            Link::Contents(contents) => {
+                (target.reading, target.known) = (false, true);
+                target.contents = Some(contents);
+                self.to_compare.insert(id.clone());
+                self.mark_unplaced(id);
+            }
+            Link::Unreadable(words) | Link::Down(words) => {
+                (target.reading, target.contents, target.rotating, target.resync_ms) = (false, None, false, None);
+                target.turn(TargetState::Unreachable, words, now);
+                let first = !std::mem::replace(&mut target.known, true);
+                if first {
+                    self.mark_unplaced(id);
+                }
+            }
+            Link::Lost(slot) => self.apply_lost(id, &slot),
+        }
+        self.dirty_configs.insert(id.config.clone());
+    }
+
+    /// A queue or address of ours was taken away by somebody else.
+    fn apply_lost(&mut self, id: &TargetId, slot: &Slot) {
+        let Some(target) = self.target_mut(id) else { return };
+        target.orphans.remove(slot);
+        let Some(state) = target.slots.get_mut(slot) else { return };
+        match state.want {
+            Want::Hold if matches!(state.progress, Progress::Acked(_)) => {
+                state.progress = Progress::Needed;
+                target.repaired.push(slot.clone());
+                self.send(id, slot, Class::Repair);
+                self.tell_repairs(id);
+            }
+            Want::Drain if state.progress == Progress::NotEmpty => self.send(id, slot, Class::Repair),
+            _ => {}
+        }
+    }
+
+    fn apply_outcome(&mut self, id: &TargetId, outcome: Outcome) {
+        self.acks += 1;
+        let (mark, retry_at) = (self.acks, self.now.mono_ms);
+        let timing = self.timing.clone();
+        let Some(target) = self.target_mut(id) else { return };
+        let slot = &outcome.slot;
+        let Some(state) = target.slots.get_mut(slot) else { return };
+        if state.progress != Progress::Sent(outcome.generation) {
+            // An answer to a comparison in detail: only a repair is news.
+            if outcome.result == Ok(Done::Repaired) {
+                target.repaired.push(slot.clone());
+                self.tell_repairs(id);
+            }
+            return;
+        }
+        let holder = state.holder.clone();
+        let mut again: Option<u64> = None;
+        match outcome.result {
+            Ok(Done::Held | Done::Repaired) => {
+                (state.progress, state.attempts, state.replace) = (Progress::Acked(mark), 0, false);
+                let (generation, effective) = (state.for_generation, state.effective);
+                if let Some(address) = holder.as_ref().and_then(|h| self.addresses.get_mut(h)) {
+                    address.in_force = Some(generation);
+                    address.effective = effective;
+                }
+                self.open_gates(id, slot);
+            }
+            Ok(Done::Gone) => {
+                target.slots.remove(slot);
+                target.orphans.remove(slot);
+                target.gone.insert(slot.clone());
+                if let Some(address) = holder.as_ref().and_then(|h| self.addresses.get_mut(h)) {
+                    (address.holds, address.in_force) = (None, None);
+                    address.released = address.obj.meta.deleting;
+                }
+                // Another Address of the same name may have waited for it to go.
+                self.mark_slot_claimants(slot, id);
+            }
+            Ok(Done::NotEmpty { messages }) => match state.want {
+                Want::Drain => {
+                    state.progress = Progress::NotEmpty;
+                    again = Some(backoff(timing.drain_ms, timing.drain_cap_ms, state.attempts));
+                    state.attempts += 1;
+                }
+                _ => {
+                    state.progress = Progress::NotEmpty;
+                    target.orphans.insert(slot.clone(), messages);
+                    self.tell_orphan(id, slot, messages);
+                }
+            },
+            Err(words) => {
+                state.progress = Progress::Refused(words.into());
+                again = Some(backoff(timing.retry_ms, timing.retry_cap_ms, state.attempts));
+                state.attempts += 1;
+            }
+        }
+        if let Some(after) = again {
+            self.wake_at(retry_at + after, Timer::Slot(id.clone(), slot.clone()));
+        }
+        self.dirty_addresses.extend(holder);
+        self.filled(id, slot);
+    }
+
+    /// One of the slots that a target must hold before it serves has been answered.
+    fn filled(&mut self, id: &TargetId, slot: &Slot) {
+        let Some(target) = self.target_mut(id) else { return };
+        if target.fill.remove(slot) {
+            self.serve_if_filled(id);
+        }
+    }
+
+    /// A target that was read, compared and completed serves.
+    pub(super) fn serve_if_filled(&mut self, id: &TargetId) {
+        let now = self.now;
+        let resync = self.timing.resync_ms;
+        let Some(target) = self.target_mut(id) else { return };
+        if target.state != TargetState::Filling || !target.read_once || target.contents.is_some() || target.reading {
+            return;
+        }
+        if target.fill.is_empty() {
+            target.turn(TargetState::Serving, "".into(), now);
+            target.rotating = false;
+            if target.resync_ms.is_none() {
+                target.resync_ms = Some(now.mono_ms + resync + spread(&id.broker, resync / 10));
+            }
+            self.tell_repairs(id);
+            self.dirty_configs.insert(id.config.clone());
+        }
+    }
+
+    /// Sends a slot again whose last attempt was refused or found messages.
+    pub(super) fn retry_slot(&mut self, id: &TargetId, slot: &Slot) {
+        let Some(state) = self.target(id).and_then(|t| t.slots.get(slot)) else { return };
+        let retry = match (&state.progress, state.want) {
+            (Progress::Refused(_), _) => true,
+            (Progress::NotEmpty, Want::Drain) => true,
+            _ => false,
+        };
+        if retry {
+            self.send(id, slot, Class::Repair);
+        }
+    }
+
+    /// One event for what a comparison mended, however much it was.
+    pub(super) fn tell_repairs(&mut self, id: &TargetId) {
+        let Some(target) = self.target_mut(id) else { return };
+        if target.state == TargetState::Filling && !target.fill.is_empty() {
+            return;
+        }
+        let repaired = std::mem::take(&mut target.repaired);
+        if repaired.is_empty() {
+            return;
+        }
+        self.out.repairs += repaired.len() as u64;
+        let names: Vec<&str> = repaired.iter().take(3).map(|s| &**s).collect();
+        let more = if repaired.len() > 3 { format!(" and {} more", repaired.len() - 3) } else { String::new() };
+        let text = format!("broker {}: was missing or different, and is mended: {}{more}", id.broker, names.join(", "));
+        if let Some(uid) = self.configs.get(&id.config).map(|c| c.obj.meta.uid.clone()) {
+            self.event(Kind::RouterConfig, &id.config, &uid, true, "Repaired", text);
+        }
+    }
+
+    pub(super) fn tell_orphan(&mut self, id: &TargetId, slot: &Slot, messages: u64) {
+        let text = format!(
+            "broker {}: queue {slot} holds {messages} messages and no Address stands for it; create the Address again, \
+             or destroy it with: kubectl annotate rcfg -n {} {} --overwrite waystation.dev/prune-orphans=$(date +%s)",
+            id.broker, id.config.namespace, id.config.name
+        );
+        if let Some(uid) = self.configs.get(&id.config).map(|c| c.obj.meta.uid.clone()) {
+            self.event(Kind::RouterConfig, &id.config, &uid, true, "OrphanedQueue", text);
+        }
+        self.stale_configs.insert(id.config.clone());
+    }
+
+    /// What an outage is called on an object that waits for this target.
+    pub(super) fn outage(id: &TargetId) -> (&'static str, Arc<str>) {
+        let text = format!("broker {} does not answer: see kubectl describe rcfg -n {} {}", id.broker, id.config.namespace, id.config.name);
+        (reason::BROKER_UNREACHABLE, text.into())
+    }
+}
+
+fn backoff(first: u64, cap: u64, attempts: u32) -> u64 {
+    first.saturating_mul(1 << attempts.min(16)).min(cap)
+}
+
+/// A number below `range` that is always the same for a name: spreads periodic work without chance.
+fn spread(name: &str, range: u64) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    if range == 0 { 0 } else { hash % range }
+}

@@ -1,0 +1,215 @@
+//! Acceptance, references, duplicates, and what is written when.
+
+use super::world::{World, key};
+use crate::messaging::input::AddressType::{self, *};
+use crate::messaging::reason;
+
+#[test]
+fn an_address_of_every_type_is_ready_with_one_status_write() {
+    for policy in [true, false] {
+        let mut w = World::new();
+        w.policy = policy;
+        w.address("dead", DeadLetter);
+        w.address("events", Topic);
+        w.address_with("sub", Subscription, |a| a.topic = Some("events".into()));
+        w.address_with("orders", Queue, |a| a.dead_letter = Some("dead".into()));
+        w.address("any", Anycast);
+        w.address("multi", Multicast);
+        w.run();
+        for name in ["dead", "events", "sub", "orders", "any", "multi"] {
+            assert_eq!(w.ready(name), Some((true, reason::CONFIGURED)), "{name}");
+            assert_eq!(w.writes(name), 1, "{name}");
+        }
+        w.advance(60_000);
+        assert_eq!(w.writes("orders"), 1);
+        assert_eq!(w.queue("sub").map(|q| q.address), Some(w.slot("events")));
+    }
+}
+
+#[test]
+fn without_the_policy_the_finalizer_comes_before_the_first_command() {
+    let mut w = World::new();
+    w.policy = false;
+    w.address("q", Queue);
+    let settled = w.model.settle(w.now);
+    assert!(settled.jobs.is_empty(), "{:?}", settled.jobs);
+    assert!(settled.writes.iter().any(|write| write.finalizer.is_some()));
+}
+
+#[test]
+fn subscriptions_and_queues_wait_for_what_they_name_in_any_order() {
+    let mut w = World::new();
+    w.address_with("sub", Subscription, |a| a.topic = Some("events".into()));
+    w.address_with("q", Queue, |a| a.dead_letter = Some("dead".into()));
+    w.run();
+    assert_eq!(w.ready("sub"), None, "a second of patience");
+    w.advance(1_500);
+    assert_eq!(w.ready("sub"), Some((false, reason::TOPIC_NOT_FOUND)));
+    assert_eq!(w.ready("q"), Some((false, reason::DEAD_LETTER_NOT_FOUND)));
+    w.address("events", Topic);
+    w.address("dead", DeadLetter);
+    w.run();
+    assert_eq!(w.ready("sub"), Some((true, reason::CONFIGURED)));
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
+    assert_eq!(w.writes("sub"), 2);
+}
+
+#[test]
+fn a_refused_topic_holds_back_its_subscription_and_nobody_else() {
+    let mut w = World::new();
+    let slot = w.slot("events");
+    w.broker("b").refuses.insert(slot.clone(), "AMQ000: no".into());
+    w.address("events", Topic);
+    w.address_with("sub", Subscription, |a| a.topic = Some("events".into()));
+    w.address("q", Queue);
+    w.advance(2_000);
+    assert_eq!(w.ready("events"), Some((false, reason::BROKER_REFUSED)));
+    assert!(w.message("events").contains("AMQ000: no"));
+    assert_eq!(w.ready("sub"), Some((false, reason::CONFIGURING)));
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
+    w.broker("b").refuses.clear();
+    w.advance(31_000);
+    assert_eq!(w.ready("events"), Some((true, reason::CONFIGURED)));
+    assert_eq!(w.ready("sub"), Some((true, reason::CONFIGURED)));
+}
+
+#[test]
+fn of_two_with_one_address_the_accepted_one_wins_and_the_next_takes_over() {
+    for (kind, same) in [(Queue, true), (Multicast, false)] {
+        let mut w = World::new();
+        w.address_with("a", Queue, |a| a.address = "x.y".into());
+        w.run();
+        w.put_messages("x.y", 7);
+        // Older by its timestamp, and still second: the other one has it.
+        let twin: &str = if same { "x.y" } else { "x/y" };
+        w.address_with("b", kind, |a| (a.address, a.meta.created_s) = (twin.into(), 1));
+        w.run();
+        assert_eq!(w.ready("b"), Some((false, reason::DUPLICATE_ADDRESS)));
+        assert!(w.message("b").contains("Address a (queue)"), "{}", w.message("b"));
+        w.broker("b").log.clear();
+        w.delete("a");
+        w.run();
+        assert_eq!(w.ready("b"), Some((true, reason::CONFIGURED)), "{kind:?}");
+        assert!(!w.addresses.contains_key(&key("a")));
+        if same {
+            assert_eq!(w.queue("x.y").map(|q| q.messages), Some(7), "messages are handed over");
+            assert!(w.broker("b").log.is_empty(), "without a command");
+        } else {
+            assert_eq!(w.queue("x.y"), None);
+        }
+    }
+}
+
+#[test]
+fn a_queue_and_a_subscription_cannot_share_an_address() {
+    let mut w = World::new();
+    w.address("t", Topic);
+    w.address_with("one", Queue, |a| a.address = "same".into());
+    w.address_with("two", Subscription, |a| (a.address, a.topic) = ("same".into(), Some("t".into())));
+    w.run();
+    assert_eq!(w.ready("two"), Some((false, reason::DUPLICATE_ADDRESS)));
+}
+
+#[test]
+fn the_winner_is_the_same_in_any_order_and_after_a_restart() {
+    for order in [["a", "b"], ["b", "a"]] {
+        let mut w = World::new();
+        for name in order {
+            w.address_with(name, Queue, |a| (a.address, a.meta.created_s) = ("x".into(), 5));
+        }
+        w.run();
+        assert_eq!(w.ready("a"), Some((true, reason::CONFIGURED)));
+        w.restart();
+        w.advance(2_000);
+        assert_eq!(w.ready("b"), Some((false, reason::DUPLICATE_ADDRESS)));
+        assert_eq!(w.writes("a"), 1);
+        assert_eq!(w.writes("b"), 1);
+    }
+}
+
+#[test]
+fn a_change_keeps_the_old_ready_until_the_new_one_is_in_force() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    w.broker("b").slow = true;
+    w.change("q", |a| a.ttl.maximum_ms = Some(5));
+    w.advance(500);
+    assert_eq!(w.writes("q"), 1);
+    w.advance(1_000);
+    assert_eq!(w.ready("q"), Some((false, reason::CONFIGURING)));
+    w.broker("b").slow = false;
+    w.run();
+    let status = &w.addresses[&key("q")].status;
+    assert_eq!((status.ready.as_ref().unwrap().status, status.ready.as_ref().unwrap().generation), (true, 2));
+    assert_eq!(status.ttl.maximum_ms, Some(5));
+}
+
+#[test]
+fn a_dangling_dead_letter_is_told_and_nothing_is_deprovisioned() {
+    let mut w = World::new();
+    w.address("dead", DeadLetter);
+    w.address_with("q", Queue, |a| a.dead_letter = Some("dead".into()));
+    w.run();
+    w.put_messages("q", 3);
+    w.change("q", |a| a.dead_letter = Some("nowhere".into()));
+    w.advance(2_000);
+    assert_eq!(w.ready("q"), Some((false, reason::DEAD_LETTER_NOT_FOUND)));
+    assert_eq!(w.queue("q").map(|q| q.messages), Some(3));
+    w.change("q", |a| a.dead_letter = Some("q".into()));
+    w.run();
+    assert_eq!(w.ready("q"), Some((false, reason::DEAD_LETTER_WRONG_TYPE)));
+    w.change("q", |a| a.dead_letter = None);
+    w.run();
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
+}
+
+#[test]
+fn a_space_that_is_no_longer_allowed_keeps_what_it_has_and_takes_nothing_new() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    w.change_config(|c| c.allowed = crate::messaging::input::Allowed::Selector(vec![crate::messaging::input::Requirement {
+        key: "no".into(),
+        test: crate::messaging::input::LabelTest::Exists,
+    }]));
+    w.run();
+    w.address("new", Queue);
+    w.advance(2_000);
+    assert!(w.queue("q").is_some());
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
+    assert_eq!(w.ready("new"), Some((false, reason::SPACE_NOT_ACCEPTED)));
+    let space = &w.spaces[&key("s")].status;
+    assert_eq!(space.accepted.as_ref().map(|c| (c.status, c.reason)), Some((false, reason::NAMESPACE_NOT_ALLOWED)));
+}
+
+#[test]
+fn the_default_dead_letter_applies_where_the_space_has_it() {
+    let mut w = World::new();
+    w.change_config(|c| c.defaults.dead_letter_address = Some("dlq".into()));
+    w.address("q", Queue);
+    w.run();
+    let slot = w.slot("q");
+    assert_eq!(w.broker("b").settings[&slot].dead_letter_address, None);
+    w.address("dlq", DeadLetter);
+    w.run();
+    assert_eq!(w.broker("b").settings[&slot].dead_letter_address, Some(w.slot("dlq")));
+    w.delete("dlq");
+    w.run();
+    assert_eq!(w.broker("b").settings[&slot].dead_letter_address, None);
+    assert_eq!(w.queue("dlq"), None);
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
+}
+
+#[test]
+fn counts_of_a_space_are_written_at_most_every_two_seconds() {
+    let mut w = World::new();
+    let before = w.writes("s");
+    for i in 0..100 {
+        w.address(&format!("q{i}"), AddressType::Queue);
+        w.advance(50);
+    }
+    w.advance(5_000);
+    assert_eq!(w.spaces[&key("s")].status.ready_addresses, 100);
+    assert!(w.writes("s") - before <= 5, "{}", w.writes("s") - before);
+}

@@ -1,0 +1,248 @@
+//! Brokers that come, go, lose everything, refuse, and hold what is not ours.
+
+use super::world::{NS, World, key};
+use crate::messaging::broker::{ObservedQueue, Routing};
+use crate::messaging::ids::Kind;
+use crate::messaging::input::AddressType::*;
+use crate::messaging::input::{Input, Link};
+use crate::messaging::output::TargetChange;
+use crate::messaging::reason;
+use crate::messaging::status::TargetState;
+
+fn stray(w: &mut World, name: &str, messages: u64) {
+    let slot = w.slot(name);
+    let queue = ObservedQueue {
+        name: slot.clone(),
+        address: slot.clone(),
+        routing: Routing::Anycast,
+        durable: true,
+        max_consumers: -1,
+        messages,
+    };
+    w.broker("b").queues.insert(slot.clone(), queue);
+    w.broker("b").addresses.insert(slot, vec![Routing::Anycast]);
+}
+
+#[test]
+fn an_operator_restart_writes_nothing() {
+    let mut w = World::new();
+    for i in 0..20 {
+        w.address(&format!("q{i}"), Queue);
+    }
+    w.address("t", Topic);
+    w.advance(5_000);
+    let before = w.status_writes.clone();
+    w.restart();
+    w.advance(30_000);
+    assert_eq!(w.status_writes, before);
+    assert!(w.broker("b").log.iter().filter(|(_, word)| *word == "verify").count() >= 21);
+}
+
+#[test]
+fn a_broker_that_lost_everything_is_refilled_without_an_address_write() {
+    let mut w = World::new();
+    w.address("dead", DeadLetter);
+    for i in 0..20 {
+        w.address_with(&format!("q{i}"), Queue, |a| a.dead_letter = Some("dead".into()));
+    }
+    w.advance(3_000);
+    let before = w.status_writes.clone();
+    w.broker_down("b", true);
+    w.advance(3_000);
+    assert_eq!(w.configs[&key("rc")].status.brokers[0].state, TargetState::Unreachable);
+    w.address("late", Queue);
+    w.advance(500);
+    w.broker_up("b");
+    w.run();
+    assert_eq!(w.broker("b").queues.len(), 22);
+    assert_eq!(w.ready("late"), Some((true, reason::CONFIGURED)));
+    assert_eq!(w.writes("late"), 1);
+    for (name, writes) in before.iter().filter(|(name, _)| name.starts_with('q')) {
+        assert_eq!(w.writes(name), *writes, "{name}");
+    }
+    assert_eq!(w.configs[&key("rc")].status.brokers[0].state, TargetState::Serving);
+    assert!(w.events.iter().any(|e| e.kind == Kind::RouterConfig && e.reason == "Repaired"));
+    let log = w.broker("b").log.clone();
+    let dead = log.iter().rposition(|(slot, _)| slot.ends_with("/dead")).unwrap();
+    let queue = log.iter().rposition(|(slot, _)| slot.ends_with("/q0")).unwrap();
+    assert!(dead < queue, "dead letters come first");
+}
+
+#[test]
+fn during_an_outage_at_start_an_address_says_so_once() {
+    let mut w = World::new();
+    w.broker_down("b", false);
+    w.advance(2_000);
+    w.address("q", Queue);
+    w.advance(4_000);
+    assert_eq!(w.ready("q"), None);
+    w.advance(60_000);
+    assert_eq!(w.ready("q"), Some((false, reason::BROKER_UNREACHABLE)));
+    assert_eq!(w.writes("q"), 1);
+    w.broker_up("b");
+    w.run();
+    assert_eq!((w.ready("q"), w.writes("q")), (Some((true, reason::CONFIGURED)), 2));
+}
+
+#[test]
+fn a_queue_taken_away_by_hand_comes_back_at_once_and_is_told() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    let (id, slot) = (w.id("b"), w.slot("q"));
+    let b = w.broker("b");
+    b.queues.remove(&slot);
+    let incarnation = b.incarnation;
+    w.input(Input::Target(id, incarnation, Link::Lost(slot)));
+    w.run();
+    assert!(w.queue("q").is_some());
+    assert_eq!(w.writes("q"), 1);
+    assert!(w.events.iter().any(|e| e.reason == "Repaired"));
+}
+
+#[test]
+fn what_nobody_stands_for_is_counted_while_it_holds_messages() {
+    let mut w = World::new();
+    stray(&mut w, "full", 5);
+    stray(&mut w, "empty", 0);
+    w.restart();
+    w.advance(5_000);
+    assert!(w.queue("full").is_some());
+    assert!(w.queue("empty").is_none());
+    assert_eq!(w.configs[&key("rc")].status.orphans, 1);
+    assert!(w.events.iter().any(|e| e.reason == "OrphanedQueue" && e.message.contains("full")));
+    w.change_config(|c| c.prune_orphans = Some("1".into()));
+    w.advance(100);
+    assert!(w.queue("full").is_none());
+    assert_eq!(w.configs[&key("rc")].status.orphans, 0);
+    assert_eq!(w.configs[&key("rc")].status.orphans_pruned.as_deref(), Some("1"));
+    stray(&mut w, "later", 5);
+    w.restart();
+    w.advance(5_000);
+    assert!(w.queue("later").is_some(), "the annotation is carried out once");
+}
+
+#[test]
+fn an_orphan_is_adopted_by_an_address_of_its_name() {
+    let mut w = World::new();
+    stray(&mut w, "back", 5);
+    w.restart();
+    w.advance(5_000);
+    w.address("back", Queue);
+    w.advance(100);
+    assert_eq!(w.ready("back"), Some((true, reason::CONFIGURED)));
+    assert_eq!(w.queue("back").map(|q| q.messages), Some(5));
+    assert_eq!(w.configs[&key("rc")].status.orphans, 0);
+}
+
+#[test]
+fn nothing_is_pruned_in_the_namespace_of_an_undecodable_address() {
+    let mut w = World::new();
+    stray(&mut w, "q", 0);
+    w.restart();
+    w.input(Input::Undecodable(Kind::Address, key("q")));
+    w.advance(5_000);
+    assert!(w.queue("q").is_some());
+}
+
+#[test]
+fn a_new_address_that_is_there_already_by_its_name_is_compared_not_trusted() {
+    let mut w = World::new();
+    stray(&mut w, "q", 5);
+    let slot = w.slot("q");
+    w.restart();
+    w.address_with("q", Queue, |a| a.ttl.maximum_ms = Some(9));
+    w.advance(100);
+    assert_eq!(w.broker("b").settings[&slot].max_expiry_delay_ms, Some(9));
+}
+
+#[test]
+fn a_resync_finds_what_was_changed_by_hand() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.address("r", Queue);
+    w.run();
+    let slot = w.slot("q");
+    w.broker("b").queues.remove(&slot);
+    w.change_config(|c| c.resync = Some("now".into()));
+    w.run();
+    assert!(w.queue("q").is_some());
+    let slot = w.slot("r");
+    w.broker("b").queues.remove(&slot);
+    w.advance(700_000);
+    assert!(w.queue("r").is_some(), "within the interval");
+    assert_eq!((w.writes("q"), w.writes("r")), (1, 1));
+}
+
+#[test]
+fn a_space_is_where_its_queues_are_found_else_where_it_is_emptiest() {
+    let mut w = World::bare();
+    w.config("rc", &["a", "b"]);
+    stray(&mut w, "q", 4);
+    w.space("s");
+    w.space("t");
+    w.address("q", Queue);
+    w.advance(3_000);
+    assert_eq!(w.spaces[&key("s")].status.broker.as_deref(), Some("b"));
+    assert_eq!(w.spaces[&key("t")].status.broker.as_deref(), Some("a"));
+    assert_eq!(w.queue("q").map(|q| q.messages), Some(4));
+}
+
+#[test]
+fn a_dead_broker_does_not_keep_a_new_space_from_a_living_one() {
+    let mut w = World::bare();
+    w.config("rc", &["a", "b"]);
+    w.broker("a").up = false;
+    w.space("s");
+    w.address("q", Queue);
+    w.advance(10_000);
+    assert_eq!(w.spaces[&key("s")].status.broker.as_deref(), Some("b"));
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
+}
+
+#[test]
+fn a_rotated_secret_reconnects_one_target_at_a_time_and_a_missing_one_is_kept() {
+    let mut w = World::bare();
+    w.config("rc", &["a", "b", "c"]);
+    w.change_config(|c| c.credentials_secret = Some(key("login")));
+    let started = w.model.settle(w.now).targets;
+    assert!(started.is_empty(), "not before the Secret is known: {started:?}");
+    w.input(Input::Secret(key("login"), Some(1)));
+    w.advance(1_000);
+    w.input(Input::Secret(key("login"), None));
+    w.advance(2_000);
+    let rows = &w.configs[&key("rc")].status.brokers;
+    assert!(rows.iter().all(|row| row.state == TargetState::Serving && row.message.contains("tenant/login")), "{rows:?}");
+    w.input(Input::Secret(key("login"), Some(2)));
+    let mut reconnected = Vec::new();
+    for change in w.model.settle(w.now).targets {
+        if let TargetChange::Reconnect { target, .. } = change {
+            reconnected.push(target);
+        }
+    }
+    assert_eq!(reconnected.len(), 1, "{reconnected:?}");
+}
+
+#[test]
+fn a_missing_secret_is_named() {
+    let mut w = World::bare();
+    w.config("rc", &["b"]);
+    w.change_config(|c| c.credentials_secret = Some(key("login")));
+    w.input(Input::Secret(key("login"), None));
+    w.advance(2_000);
+    let ready = w.configs[&key("rc")].status.ready.clone().unwrap();
+    assert_eq!((ready.status, ready.reason), (false, reason::SECRET_NOT_FOUND));
+    assert!(ready.message.contains("tenant/login"), "{}", ready.message);
+}
+
+#[test]
+fn spaces_and_addresses_of_another_installation_are_not_touched() {
+    let mut w = World::bare();
+    w.input(Input::ForeignConfig(key("rc")));
+    w.space("s");
+    w.address("q", Queue);
+    w.advance(10_000);
+    assert!(w.status_writes.is_empty(), "{:?}", w.status_writes);
+    assert_eq!(w.finalizer_writes, 0);
+    assert_eq!(NS, "tenant");
+}

@@ -1,0 +1,7 @@
+//! Tests of the model: behaviour by behaviour, and a property that holds incremental equal to full.
+
+mod addresses;
+mod brokers;
+mod deletions;
+mod property;
+mod world;

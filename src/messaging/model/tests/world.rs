@@ -1,0 +1,544 @@
+//! A world around the model: an API server that keeps objects, brokers that keep queues, a clock that is moved by hand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::messaging::broker::*;
+use crate::messaging::ids::*;
+use crate::messaging::input::*;
+use crate::messaging::model::{Model, Timing};
+use crate::messaging::output::*;
+use crate::messaging::status::*;
+
+pub const NS: &str = "tenant";
+
+/// What a broker of the world holds of one name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Broker {
+    pub up: bool,
+    pub queues: BTreeMap<Slot, ObservedQueue>,
+    pub addresses: BTreeMap<Slot, Vec<Routing>>,
+    pub settings: BTreeMap<Slot, Settings>,
+    /// Slots that are refused, with the words.
+    pub refuses: BTreeMap<Slot, String>,
+    /// Answers are held back.
+    pub slow: bool,
+    pub waiting: Vec<Job>,
+    pub incarnation: u64,
+    /// Jobs carried out, by slot.
+    pub log: Vec<(Slot, &'static str)>,
+}
+
+impl Broker {
+    fn carry(&mut self, job: &Job) -> Result<Done, String> {
+        let word = match &job.wish {
+            Wish::Hold { .. } => "hold",
+            Wish::Verify { .. } => "verify",
+            Wish::Gone { .. } => "gone",
+        };
+        self.log.push((job.slot.clone(), word));
+        if let Some(words) = self.refuses.get(&job.slot) {
+            return Err(words.clone());
+        }
+        match &job.wish {
+            Wish::Hold { entry, replace } => {
+                if entry.settings.is_none() && !self.addresses.contains_key(&entry.address) {
+                    return Err(format!("no address {}", entry.address));
+                }
+                if let Some(queue) = &entry.queue {
+                    if let Some(have) = self.queues.get(&queue.name)
+                        && (have.routing != entry.routing || have.address != entry.address)
+                        && !replace
+                    {
+                        return Err(format!("there is a queue of another kind with {} messages", have.messages));
+                    }
+                    let messages = self.queues.get(&queue.name).filter(|q| q.routing == entry.routing).map_or(0, |q| q.messages);
+                    let observed = ObservedQueue {
+                        name: queue.name.clone(),
+                        address: entry.address.clone(),
+                        routing: entry.routing,
+                        durable: queue.durable,
+                        max_consumers: queue.max_consumers,
+                        messages,
+                    };
+                    self.queues.insert(queue.name.clone(), observed);
+                }
+                if let Some(settings) = &entry.settings {
+                    self.addresses.insert(entry.address.clone(), vec![entry.routing]);
+                    self.settings.insert(entry.address.clone(), settings.clone());
+                }
+                Ok(Done::Held)
+            }
+            Wish::Verify { entry } => {
+                let Some(settings) = &entry.settings else { return Ok(Done::Held) };
+                let old = self.settings.insert(entry.address.clone(), settings.clone());
+                Ok(if old.as_ref() == Some(settings) { Done::Held } else { Done::Repaired })
+            }
+            Wish::Gone { entry, only_if_empty } => {
+                let messages = entry.queue.as_ref().and_then(|q| self.queues.get(&q.name)).map_or(0, |q| q.messages);
+                if *only_if_empty && messages > 0 {
+                    return Ok(Done::NotEmpty { messages });
+                }
+                if let Some(queue) = &entry.queue {
+                    self.queues.remove(&queue.name);
+                }
+                if entry.settings.is_some() {
+                    self.addresses.remove(&entry.address);
+                    self.settings.remove(&entry.address);
+                }
+                Ok(Done::Gone)
+            }
+        }
+    }
+
+    fn contents(&self) -> Arc<Contents> {
+        Arc::new(Contents { queues: self.queues.clone(), addresses: self.addresses.clone() })
+    }
+}
+
+/// See the module.
+pub struct World {
+    pub model: Model,
+    pub now: Now,
+    pub version: u64,
+    pub configs: BTreeMap<Key, RouterConfig>,
+    pub spaces: BTreeMap<Key, AddressSpace>,
+    pub addresses: BTreeMap<Key, Address>,
+    pub brokers: BTreeMap<TargetId, Broker>,
+    /// Status writes and finalizer writes by object name.
+    pub status_writes: BTreeMap<String, usize>,
+    pub finalizer_writes: usize,
+    pub events: Vec<Event>,
+    /// The admission policy puts the finalizer on.
+    pub policy: bool,
+    pub lists: bool,
+    pub live: BTreeSet<TargetId>,
+    wake: Option<u64>,
+}
+
+pub fn key(name: &str) -> Key {
+    Key::new(NS, name)
+}
+
+impl World {
+    /// A leading, synced model with one RouterConfig `rc` with broker `b`, which is up, and a space `s`.
+    pub fn new() -> Self {
+        let mut world = Self::bare();
+        world.config("rc", &["b"]);
+        world.space("s");
+        world.run();
+        world
+    }
+
+    pub fn bare() -> Self {
+        let mut world = Self {
+            model: Model::new(Timing::default()),
+            now: Now { mono_ms: 1_000, unix_s: 1_700_000_000 },
+            version: 100,
+            configs: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            brokers: BTreeMap::new(),
+            status_writes: BTreeMap::new(),
+            finalizer_writes: 0,
+            events: Vec::new(),
+            policy: true,
+            lists: false,
+            live: BTreeSet::new(),
+            wake: None,
+        };
+        world.lead();
+        world
+    }
+
+    fn lead(&mut self) {
+        for source in [Source::RouterConfigs, Source::AddressSpaces, Source::Addresses, Source::Namespaces] {
+            self.input(Input::Synced(source));
+        }
+        self.input(Input::Leading(true));
+    }
+
+    pub fn input(&mut self, input: Input) {
+        self.model.apply(input, self.now);
+    }
+
+    fn meta(&mut self, name: &str) -> Meta {
+        self.version += 1;
+        Meta {
+            key: key(name),
+            uid: format!("uid-{}", self.version).into(),
+            generation: 1,
+            version: self.version,
+            created_s: self.now.unix_s + self.version as i64,
+            deleting: false,
+            finalizer: self.policy,
+            force_delete: false,
+            listed: self.lists,
+        }
+    }
+
+    pub fn config(&mut self, name: &str, brokers: &[&str]) {
+        let meta = self.meta(name);
+        let brokers: Vec<_> = brokers
+            .iter()
+            .map(|b| crate::messaging::input::Broker { name: (*b).into(), host: "h".into(), port: 5672 })
+            .collect();
+        for broker in &brokers {
+            let id = TargetId { config: meta.key.clone(), broker: broker.name.clone() };
+            self.brokers.insert(id, Broker { up: true, ..Default::default() });
+        }
+        let config = RouterConfig {
+            owner: "me".into(),
+            single: false,
+            allowed: Allowed::Same,
+            brokers,
+            tls_secret: None,
+            credentials_secret: None,
+            defaults: Defaults::default(),
+            resync: None,
+            prune_orphans: None,
+            status: RouterConfigStatus::default(),
+            meta,
+        };
+        self.configs.insert(key(name), config.clone());
+        self.input(Input::RouterConfig(Box::new(config)));
+    }
+
+    pub fn space(&mut self, name: &str) {
+        let meta = self.meta(name);
+        let space = AddressSpace { meta, config: key("rc"), status: AddressSpaceStatus::default() };
+        self.spaces.insert(key(name), space.clone());
+        self.input(Input::AddressSpace(Box::new(space)));
+    }
+
+    pub fn address(&mut self, name: &str, kind: AddressType) {
+        self.address_with(name, kind, |_| {});
+    }
+
+    pub fn address_with(&mut self, name: &str, kind: AddressType, edit: impl FnOnce(&mut Address)) {
+        let meta = self.meta(name);
+        let mut address = Address {
+            meta,
+            space: "s".into(),
+            address: name.into(),
+            kind,
+            topic: None,
+            dead_letter: None,
+            expiry: None,
+            ttl: Ttl::default(),
+            redelivery: Redelivery::default(),
+            max_size_bytes: None,
+            full_policy: None,
+            max_consumers: None,
+            when_empty: false,
+            status: AddressStatus::default(),
+        };
+        edit(&mut address);
+        self.addresses.insert(key(name), address.clone());
+        self.input(Input::Address(Box::new(address)));
+    }
+
+    /// Changes a live object as `kubectl apply` would (generation and version rise).
+    pub fn change(&mut self, name: &str, edit: impl FnOnce(&mut Address)) {
+        self.version += 1;
+        let version = self.version;
+        let Some(address) = self.addresses.get_mut(&key(name)) else { return };
+        edit(address);
+        (address.meta.version, address.meta.generation) = (version, address.meta.generation + 1);
+        let address = address.clone();
+        self.input(Input::Address(Box::new(address)));
+    }
+
+    pub fn change_config(&mut self, edit: impl FnOnce(&mut RouterConfig)) {
+        self.version += 1;
+        let version = self.version;
+        let Some(config) = self.configs.get_mut(&key("rc")) else { return };
+        edit(config);
+        (config.meta.version, config.meta.generation) = (version, config.meta.generation + 1);
+        let config = config.clone();
+        self.input(Input::RouterConfig(Box::new(config)));
+    }
+
+    /// `kubectl delete addr`.
+    pub fn delete(&mut self, name: &str) {
+        self.version += 1;
+        let version = self.version;
+        let Some(address) = self.addresses.get_mut(&key(name)) else { return };
+        if !address.meta.finalizer {
+            return self.vanish(name);
+        }
+        (address.meta.deleting, address.meta.version) = (true, version);
+        address.meta.generation += 1;
+        let address = address.clone();
+        self.input(Input::Address(Box::new(address)));
+    }
+
+    pub fn delete_space(&mut self, name: &str) {
+        self.version += 1;
+        let version = self.version;
+        let Some(space) = self.spaces.get_mut(&key(name)) else { return };
+        (space.meta.deleting, space.meta.version) = (true, version);
+        let space = space.clone();
+        self.input(Input::AddressSpace(Box::new(space)));
+    }
+
+    pub fn delete_config(&mut self, name: &str) {
+        self.version += 1;
+        let version = self.version;
+        let Some(config) = self.configs.get_mut(&key(name)) else { return };
+        (config.meta.deleting, config.meta.version) = (true, version);
+        let config = config.clone();
+        self.input(Input::RouterConfig(Box::new(config)));
+    }
+
+    /// The object is gone from the API server, whatever finalizers it had.
+    pub fn vanish(&mut self, name: &str) {
+        self.addresses.remove(&key(name));
+        self.input(Input::Vanished(Kind::Address, key(name)));
+    }
+
+    pub fn id(&self, broker: &str) -> TargetId {
+        TargetId { config: key("rc"), broker: broker.into() }
+    }
+
+    pub fn broker(&mut self, broker: &str) -> &mut Broker {
+        let id = self.id(broker);
+        self.brokers.entry(id).or_default()
+    }
+
+    pub fn slot(&self, name: &str) -> Slot {
+        format!("{NS}.s/{name}").into()
+    }
+
+    pub fn queue(&mut self, name: &str) -> Option<ObservedQueue> {
+        let slot = self.slot(name);
+        self.broker("b").queues.get(&slot).cloned()
+    }
+
+    pub fn put_messages(&mut self, name: &str, messages: u64) {
+        let slot = self.slot(name);
+        if let Some(queue) = self.broker("b").queues.get_mut(&slot) {
+            queue.messages = messages;
+        }
+    }
+
+    /// The broker stops; with `empty` it comes back without anything.
+    pub fn broker_down(&mut self, broker: &str, empty: bool) {
+        let id = self.id(broker);
+        let b = self.broker(broker);
+        b.up = false;
+        if empty {
+            (b.queues, b.addresses, b.settings) = Default::default();
+        }
+        let incarnation = b.incarnation;
+        if self.live.remove(&id) {
+            self.input(Input::Target(id, incarnation, Link::Down("connection refused".into())));
+        }
+    }
+
+    pub fn broker_up(&mut self, broker: &str) {
+        let id = self.id(broker);
+        self.broker(broker).up = true;
+        self.connect(&id);
+    }
+
+    fn connect(&mut self, id: &TargetId) {
+        let Some(broker) = self.brokers.get_mut(id) else { return };
+        let (up, incarnation, contents) = (broker.up, broker.incarnation, broker.contents());
+        if incarnation == 0 {
+            return;
+        }
+        if up {
+            self.live.insert(id.clone());
+            self.input(Input::Target(id.clone(), incarnation, Link::Connected));
+            self.input(Input::Target(id.clone(), incarnation, Link::Reading));
+            self.input(Input::Target(id.clone(), incarnation, Link::Contents(contents)));
+        } else {
+            self.input(Input::Target(id.clone(), incarnation, Link::Down("connection refused".into())));
+        }
+    }
+
+    /// Settles and carries out until nothing happens any more at this instant.
+    pub fn run(&mut self) {
+        for round in 0.. {
+            assert!(round < 1_000, "does not come to rest");
+            let settled = self.model.settle(self.now);
+            if let Err(broken) = self.model.check() {
+                panic!("invariant: {broken}");
+            }
+            self.wake = settled.wake_ms;
+            let quiet = settled.targets.is_empty() && settled.jobs.is_empty() && settled.writes.is_empty();
+            self.events.extend(settled.events);
+            for change in settled.targets {
+                self.target(change);
+            }
+            for (id, job) in settled.jobs {
+                self.brokers.entry(id).or_default().waiting.push(job);
+            }
+            for write in settled.writes {
+                self.write(write);
+            }
+            let worked = self.work();
+            if quiet && !worked {
+                break;
+            }
+        }
+    }
+
+    fn target(&mut self, change: TargetChange) {
+        match change {
+            TargetChange::Start { target, incarnation, .. } => {
+                let broker = self.brokers.entry(target.clone()).or_default();
+                broker.incarnation = incarnation;
+                broker.waiting.clear();
+                self.connect(&target);
+            }
+            TargetChange::Reconnect { target, incarnation } => {
+                self.input(Input::Target(target.clone(), incarnation, Link::Down("reconnecting".into())));
+                self.connect(&target);
+            }
+            TargetChange::Reread { target, incarnation } => {
+                let contents = self.brokers.get(&target).map(Broker::contents).unwrap_or_default();
+                self.input(Input::Target(target.clone(), incarnation, Link::Reading));
+                self.input(Input::Target(target, incarnation, Link::Contents(contents)));
+            }
+            TargetChange::Stop { target, .. } => {
+                self.live.remove(&target);
+                if let Some(broker) = self.brokers.get_mut(&target) {
+                    broker.incarnation = 0;
+                    broker.waiting.clear();
+                }
+            }
+        }
+    }
+
+    fn work(&mut self) -> bool {
+        let mut outcomes = Vec::new();
+        for (id, broker) in &mut self.brokers {
+            if !self.live.contains(id) || broker.slow {
+                continue;
+            }
+            // The newest of a slot wins.
+            let jobs = std::mem::take(&mut broker.waiting);
+            for (i, job) in jobs.iter().enumerate() {
+                if jobs[i + 1..].iter().any(|later| later.slot == job.slot) {
+                    continue;
+                }
+                let result = broker.carry(job);
+                let outcome = Outcome { slot: job.slot.clone(), generation: job.generation, result };
+                outcomes.push((id.clone(), broker.incarnation, outcome));
+            }
+        }
+        let worked = !outcomes.is_empty();
+        for (id, incarnation, outcome) in outcomes {
+            self.input(Input::Target(id, incarnation, Link::Outcome(outcome)));
+        }
+        worked
+    }
+
+    fn write(&mut self, write: Write) {
+        self.version += 1;
+        let version = self.version;
+        let name = write.key.name.to_string();
+        let result = self.store(&write, version, &name);
+        let done = WriteDone { kind: write.kind, key: write.key.clone(), seq: write.seq, result };
+        self.input(Input::Written(done));
+        self.echo(write.kind, &write.key);
+    }
+
+    fn store(&mut self, write: &Write, version: u64, name: &str) -> Result<u64, WriteError> {
+        let meta = match write.kind {
+            Kind::Address => self.addresses.get_mut(&write.key).map(|a| &mut a.meta),
+            Kind::AddressSpace => self.spaces.get_mut(&write.key).map(|s| &mut s.meta),
+            Kind::RouterConfig => self.configs.get_mut(&write.key).map(|c| &mut c.meta),
+        };
+        let Some(meta) = meta.filter(|m| m.uid == write.uid) else { return Err(WriteError::Gone) };
+        meta.version = version;
+        if let Some(change) = write.finalizer {
+            meta.finalizer = change == FinalizerChange::Add;
+            self.finalizer_writes += 1;
+        }
+        if let Some(status) = &write.status {
+            *self.status_writes.entry(name.to_owned()).or_default() += 1;
+            match status {
+                Status::Address(s) => self.addresses.get_mut(&write.key).unwrap().status = (**s).clone(),
+                Status::AddressSpace(s) => self.spaces.get_mut(&write.key).unwrap().status = (**s).clone(),
+                Status::RouterConfig(s) => self.configs.get_mut(&write.key).unwrap().status = (**s).clone(),
+            }
+        }
+        Ok(version)
+    }
+
+    /// The watch event of a write; without a finalizer a deleted object is gone.
+    fn echo(&mut self, kind: Kind, key: &Key) {
+        let input = match kind {
+            Kind::Address => self.addresses.get(key).cloned().map(|a| (a.meta.clone(), Input::Address(Box::new(a)))),
+            Kind::AddressSpace => self.spaces.get(key).cloned().map(|s| (s.meta.clone(), Input::AddressSpace(Box::new(s)))),
+            Kind::RouterConfig => self.configs.get(key).cloned().map(|c| (c.meta.clone(), Input::RouterConfig(Box::new(c)))),
+        };
+        let Some((meta, input)) = input else { return };
+        if meta.deleting && !meta.finalizer {
+            match kind {
+                Kind::Address => drop(self.addresses.remove(key)),
+                Kind::AddressSpace => drop(self.spaces.remove(key)),
+                Kind::RouterConfig => drop(self.configs.remove(key)),
+            }
+            self.input(Input::Vanished(kind, key.clone()));
+        } else {
+            self.input(input);
+        }
+    }
+
+    /// Moves the clock, settling whenever the model asked to be woken.
+    pub fn advance(&mut self, ms: u64) {
+        let end = self.now.mono_ms + ms;
+        self.run();
+        while let Some(wake) = self.wake.filter(|w| *w <= end) {
+            let step = wake.max(self.now.mono_ms) - self.now.mono_ms;
+            self.tick(step.max(1));
+            self.run();
+        }
+        if end > self.now.mono_ms {
+            self.tick(end - self.now.mono_ms);
+        }
+        self.run();
+    }
+
+    fn tick(&mut self, ms: u64) {
+        let before = self.now.mono_ms;
+        self.now.mono_ms += ms;
+        self.now.unix_s += (self.now.mono_ms / 1000 - before / 1000) as i64;
+    }
+
+    /// A new operator process: the objects as they are, the brokers as they are, nothing remembered.
+    pub fn restart(&mut self) {
+        self.model = Model::new(Timing::default());
+        for broker in self.brokers.values_mut() {
+            broker.incarnation = 0;
+            broker.waiting.clear();
+        }
+        self.live.clear();
+        self.wake = None;
+        let inputs: Vec<Input> = (self.configs.values().cloned().map(|c| Input::RouterConfig(Box::new(c))))
+            .chain(self.spaces.values().cloned().map(|s| Input::AddressSpace(Box::new(s))))
+            .chain(self.addresses.values().cloned().map(|a| Input::Address(Box::new(a))))
+            .collect();
+        for input in inputs {
+            self.input(input);
+        }
+        self.lead();
+    }
+
+    pub fn ready(&self, name: &str) -> Option<(bool, &'static str)> {
+        let ready = self.addresses.get(&key(name))?.status.ready.as_ref()?;
+        Some((ready.status, ready.reason))
+    }
+
+    pub fn message(&self, name: &str) -> String {
+        self.addresses.get(&key(name)).and_then(|a| a.status.ready.as_ref()).map(|c| c.message.to_string()).unwrap_or_default()
+    }
+
+    pub fn writes(&self, name: &str) -> usize {
+        self.status_writes.get(name).copied().unwrap_or(0)
+    }
+}

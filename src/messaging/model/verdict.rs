@@ -1,0 +1,223 @@
+//! What an Address's status must say, and when.
+
+use std::sync::Arc;
+
+use super::address::Decision;
+use super::state::{AddressState, Progress};
+use super::{Model, Timer};
+use crate::messaging::ids::{Key, Kind};
+use crate::messaging::output::{Status, Write};
+use crate::messaging::reason;
+use crate::messaging::status::{AddressStatus, Condition, TargetState};
+
+/// What is to be said of an Address now.
+enum Say {
+    /// What was said before stays.
+    Keep,
+    /// The same, until this monotonic millisecond.
+    KeepUntil(u64),
+    /// It is in force.
+    Ready,
+    /// Accepted, and not in force: reason and message. `low`: a word about waiting.
+    Unready { reason: &'static str, message: Arc<str>, low: bool },
+    /// Not accepted.
+    Refused(&'static str, Arc<str>),
+}
+
+impl Model {
+    /// Says what the status of an Address must be now, and writes it if that is new.
+    pub(super) fn verdict_address(&mut self, key: &Key, decision: Option<Decision>) {
+        let Some(address) = self.addresses.get(key) else { return };
+        if matches!(decision, Some(Decision::Foreign)) {
+            return;
+        }
+        let deleting = address.obj.meta.deleting;
+        let say = match &decision {
+            None => self.say_of_deletion(address),
+            Some(decision) => self.say(address, decision),
+        };
+        let told = address.told.latest();
+        let finalizer = if deleting { address.told.latest_finalizer() && !address.released } else { true };
+        let (mut wanted, mut low, mut wake) = (told.clone(), false, None);
+        match say {
+            Say::Keep => {}
+            Say::KeepUntil(due) => wake = Some(due),
+            Say::Ready => {
+                wanted = self.status(address, true, (reason::CONFIGURED, "".into()), (reason::ACCEPTED, "".into(), true));
+                let effective = self.effective_of(address);
+                (wanted.ttl, wanted.redelivery) = (effective.ttl, effective.redelivery);
+                wanted.brokers = address.holds.iter().map(|id| id.broker.clone()).collect();
+            }
+            Say::Unready { reason, message, low: behind } => {
+                let accepted = match &told.accepted {
+                    Some(before) if deleting => (before.reason, before.message.clone(), before.status),
+                    None if deleting => (reason::TERMINATING, "".into(), false),
+                    _ => (reason::ACCEPTED, "".into(), true),
+                };
+                wanted = self.status(address, false, (reason, message), accepted);
+                low = behind;
+            }
+            Say::Refused(reason, message) => {
+                wanted = self.status(address, false, (reason, message.clone()), (reason, message, false));
+            }
+        }
+        let ready = wanted.ready.as_ref().is_some_and(|c| c.status);
+        let became = ready && !told.ready.as_ref().is_some_and(|c| c.status && c.generation == address.obj.meta.generation);
+        if became {
+            self.out.ready_after_ms.push(self.now.mono_ms - address.since_ms);
+        }
+        let space = Self::space_key(address);
+        let (uid, generation) = (address.obj.meta.uid.clone(), address.obj.meta.generation);
+        let counted = address.ready;
+        if let Some(due) = wake {
+            self.wake_at(due, Timer::Address(key.clone()));
+        }
+        if counted != ready {
+            if let Some(members) = self.members.get_mut(&space) {
+                members.ready += if ready { 1 } else { -1 };
+            }
+            self.stale_spaces.insert(space.clone());
+        }
+        let Some(address) = self.addresses.get_mut(key) else { return };
+        address.ready = ready;
+        if let Some((status, change)) = address.told.plan(wanted, finalizer, &mut self.seq) {
+            self.out.writes.push(Write {
+                kind: Kind::Address,
+                key: key.clone(),
+                uid,
+                generation,
+                tenant: space,
+                low,
+                seq: self.seq,
+                status: status.map(Status::Address),
+                finalizer: change,
+            });
+        }
+    }
+
+    fn status(
+        &self,
+        address: &AddressState,
+        ready: bool,
+        why: (&'static str, Arc<str>),
+        accepted: (&'static str, Arc<str>, bool),
+    ) -> AddressStatus {
+        let told = address.told.latest();
+        let (now, generation) = (self.now.unix_s, address.obj.meta.generation);
+        let condition = |before: &Option<Condition>, status, reason, message| {
+            let since_s = before.as_ref().filter(|c| c.status == status).map_or(now, |c| c.since_s);
+            Some(Condition { status, reason, message, generation, since_s })
+        };
+        AddressStatus {
+            accepted: condition(&told.accepted, accepted.2, accepted.0, accepted.1),
+            ready: condition(&told.ready, ready, why.0, why.1),
+            address: Some(address.obj.address.clone()),
+            ..told.clone()
+        }
+    }
+
+    fn say(&self, address: &AddressState, decision: &Decision) -> Say {
+        let now = self.now.mono_ms;
+        let patience = address.since_ms + self.timing.configuring_ms;
+        let told = address.told.latest();
+        match decision {
+            Decision::Foreign => Say::Keep,
+            Decision::Refuse((reason, message)) => {
+                let missing = [
+                    reason::SPACE_NOT_FOUND,
+                    reason::SPACE_NOT_ACCEPTED,
+                    reason::TOPIC_NOT_FOUND,
+                    reason::DEAD_LETTER_NOT_FOUND,
+                ];
+                // What it names may be on its way.
+                if missing.contains(reason) && patience > now && told.accepted.as_ref().is_none_or(|c| c.status) {
+                    return Say::KeepUntil(patience);
+                }
+                let keeps = address.holds.is_some();
+                let message = if keeps { format!("{message}; what was in force before still is").into() } else { message.clone() };
+                Say::Refused(reason, message)
+            }
+            Decision::Wait((reason, message)) => self.say_waiting(address, reason, message),
+            Decision::Hold(id, slot, _) => {
+                let target = self.target(id);
+                let progress = target.and_then(|t| t.slots.get(slot)).map(|s| &s.progress);
+                if let Some(Progress::Refused(words)) = progress {
+                    let message = format!("broker {}: {words}", id.broker).into();
+                    return Say::Unready { reason: reason::BROKER_REFUSED, message, low: false };
+                }
+                if address.in_force == Some(address.obj.meta.generation) {
+                    // Restored: true by its status, and not looked at yet. Needed, Sent: being mended, which is the
+                    // broker's matter. Neither is news for the Address, and neither confirms anything.
+                    let confirmed = matches!(progress, Some(Progress::Acked(_)));
+                    return if confirmed { Say::Ready } else { Say::Keep };
+                }
+                if target.is_none_or(|t| !t.connected()) {
+                    let due = address.since_ms + self.timing.outage_ms;
+                    if due > now {
+                        return Say::KeepUntil(due);
+                    }
+                    if self.said_waiting(address) {
+                        return Say::Keep;
+                    }
+                    let (reason, message) = Self::outage(id);
+                    return Say::Unready { reason, message, low: false };
+                }
+                let message = match progress {
+                    Some(Progress::Gated) => "waits for what it names to be configured",
+                    _ => "is being configured",
+                };
+                self.say_waiting(address, reason::CONFIGURING, &message.into())
+            }
+        }
+    }
+
+    /// A word about waiting, once, after a second.
+    fn say_waiting(&self, address: &AddressState, reason: &'static str, message: &Arc<str>) -> Say {
+        let due = address.since_ms + self.timing.configuring_ms;
+        if due > self.now.mono_ms {
+            Say::KeepUntil(due)
+        } else if self.said_waiting(address) || address.in_force == Some(address.obj.meta.generation) {
+            Say::Keep
+        } else {
+            Say::Unready { reason, message: message.clone(), low: true }
+        }
+    }
+
+    /// Whether this generation's status says already that it waits: one word for one wait.
+    fn said_waiting(&self, address: &AddressState) -> bool {
+        let words = [reason::CONFIGURING, reason::BROKER_UNREACHABLE, reason::WAITING_FOR_BROKER];
+        let said = address.told.latest().ready.as_ref();
+        said.is_some_and(|c| !c.status && c.generation == address.obj.meta.generation && words.contains(&c.reason))
+    }
+
+    fn say_of_deletion(&self, address: &AddressState) -> Say {
+        let now = self.now.mono_ms;
+        if address.released {
+            return Say::Keep;
+        }
+        let due = address.since_ms + self.timing.configuring_ms;
+        if due > now {
+            return Say::KeepUntil(due);
+        }
+        let unready = |message: Arc<str>| Say::Unready { reason: reason::TERMINATING, message, low: false };
+        let Some(id) = &address.holds else { return Say::Keep };
+        let Some(target) = self.target(id) else { return Say::Keep };
+        let slot = self.slot_on(id, &Self::space_key(address), &address.obj.address);
+        if let Some(Progress::Refused(words)) = target.slots.get(&slot).map(|s| &s.progress) {
+            return unready(format!("broker {} refuses to remove it: {words}", id.broker).into());
+        }
+        match (&address.waits, target.state) {
+            (Some(text), _) => unready(text.clone()),
+            (None, TargetState::Unreachable) => unready(
+                format!(
+                    "broker {} does not answer, and what it stores must be removed first; to let go of it: \
+                     kubectl annotate addr -n {} {} waystation.dev/force-delete=true",
+                    id.broker, address.obj.meta.key.namespace, address.obj.meta.key.name
+                )
+                .into(),
+            ),
+            (None, TargetState::Connecting) => Say::KeepUntil(now + self.timing.configuring_ms),
+            (None, _) => Say::Keep,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Names on data planes: prefixes and the form in which two addresses are the same.
+
+use std::sync::Arc;
+
+use super::ids::{Key, Slot};
+
+/// The form in which addresses are compared: routers take `.` and `/` for the same separator, so `a.b` and `a/b` are
+/// one address.
+pub fn canonical(address: &str) -> Arc<str> {
+    if address.contains('/') { address.replace('/', ".").into() } else { address.into() }
+}
+
+/// What stands before every address of a space on routers and brokers. A space's name has no dot and a namespace's
+/// neither, so two spaces never share a prefix.
+pub fn prefix(space: &Key, single: bool) -> Arc<str> {
+    if single { "".into() } else { format!("{}.{}/", space.namespace, space.name).into() }
+}
+
+/// The broker-side name of an address.
+pub fn slot(prefix: &str, address: &str) -> Slot {
+    format!("{prefix}{address}").into()
+}
+
+/// The space that a broker-side name belongs to, if it has the form of a shared prefix.
+pub fn space_of(slot: &str) -> Option<Key> {
+    let (space, _) = slot.split_once('/')?;
+    let (namespace, name) = space.split_once('.')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains('.')).then(|| Key::new(namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_and_slashes_are_one_separator() {
+        assert_eq!(canonical("a/b.c"), canonical("a.b/c"));
+        assert_ne!(canonical("a.b"), canonical("ab"));
+    }
+
+    #[test]
+    fn a_slot_tells_its_space() {
+        let space = Key::new("tenant", "orders");
+        let name = slot(&prefix(&space, false), "eu/new.orders");
+        assert_eq!(&*name, "tenant.orders/eu/new.orders");
+        assert_eq!(space_of(&name), Some(space));
+        assert_eq!(space_of("DLQ"), None);
+        assert_eq!(space_of("a.b.c/d"), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Reasons of conditions: stable words that people and programs match on.
+
+/// Everything that was asked for is in force (`Accepted` of every kind).
+pub const ACCEPTED: &str = "Accepted";
+/// The object is being deleted and waits; the message says for what.
+pub const TERMINATING: &str = "Terminating";
+
+/// `Ready` of an Address: in force.
+pub const CONFIGURED: &str = "Configured";
+/// `Ready` of an Address: under way for more than a second.
+pub const CONFIGURING: &str = "Configuring";
+/// The space has no broker yet.
+pub const WAITING_FOR_BROKER: &str = "WaitingForBroker";
+/// Another Address has this address.
+pub const DUPLICATE_ADDRESS: &str = "DuplicateAddress";
+/// No AddressSpace of this name.
+pub const SPACE_NOT_FOUND: &str = "SpaceNotFound";
+/// The AddressSpace is not accepted.
+pub const SPACE_NOT_ACCEPTED: &str = "SpaceNotAccepted";
+/// No topic of this address in the space.
+pub const TOPIC_NOT_FOUND: &str = "TopicNotFound";
+/// No address of this name in the space.
+pub const DEAD_LETTER_NOT_FOUND: &str = "DeadLetterNotFound";
+/// The address is there but no deadLetter.
+pub const DEAD_LETTER_WRONG_TYPE: &str = "DeadLetterWrongType";
+/// The broker refused; the message has its words.
+pub const BROKER_REFUSED: &str = "BrokerRefused";
+/// The broker does not answer.
+pub const BROKER_UNREACHABLE: &str = "BrokerUnreachable";
+
+/// `Ready` of an AddressSpace or RouterConfig.
+pub const SERVING: &str = "Serving";
+/// Connected, being compared and completed.
+pub const FILLING: &str = "Filling";
+/// Not connected yet.
+pub const CONNECTING: &str = "Connecting";
+/// No RouterConfig of this name.
+pub const ROUTER_CONFIG_NOT_FOUND: &str = "RouterConfigNotFound";
+/// The RouterConfig is being deleted.
+pub const ROUTER_CONFIG_TERMINATING: &str = "RouterConfigTerminating";
+/// The RouterConfig does not take spaces of this namespace.
+pub const NAMESPACE_NOT_ALLOWED: &str = "NamespaceNotAllowed";
+/// The RouterConfig is for one space, and has it.
+pub const TENANCY_SINGLE: &str = "TenancySingle";
+/// A Secret that is needed to connect is missing.
+pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
+
+/// Every reason, for reading a status back.
+pub const ALL: &[&str] = &[
+    ACCEPTED,
+    TERMINATING,
+    CONFIGURED,
+    CONFIGURING,
+    WAITING_FOR_BROKER,
+    DUPLICATE_ADDRESS,
+    SPACE_NOT_FOUND,
+    SPACE_NOT_ACCEPTED,
+    TOPIC_NOT_FOUND,
+    DEAD_LETTER_NOT_FOUND,
+    DEAD_LETTER_WRONG_TYPE,
+    BROKER_REFUSED,
+    BROKER_UNREACHABLE,
+    SERVING,
+    FILLING,
+    CONNECTING,
+    ROUTER_CONFIG_NOT_FOUND,
+    ROUTER_CONFIG_TERMINATING,
+    NAMESPACE_NOT_ALLOWED,
+    TENANCY_SINGLE,
+    SECRET_NOT_FOUND,
+];
+
+/// The reason as read from a status; an unknown one (of another version) becomes empty and so differs from all.
+pub fn known(reason: &str) -> &'static str {
+    ALL.iter().find(|known| **known == reason).copied().unwrap_or("")
+}
