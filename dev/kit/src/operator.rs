@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use crate::cluster::Cluster;
 use crate::process::{Port, Process, WorkFolder};
 use crate::tools::repository;
 
@@ -126,6 +127,19 @@ impl Operator {
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         tokio::time::timeout(Duration::from_secs(2), get(self.port(), path)).await.map_err(|_| anyhow!("no answer"))?
     }
+}
+
+/// Applies what a cluster needs before the operator: the kinds, its rights and, if `admission`, the policy that adds the
+/// finalizer to new Addresses. Returns when the kinds are served.
+pub async fn install(cluster: &Cluster, admission: bool) -> Result<()> {
+    let root = repository();
+    cluster.apply_dir(&root.join("charts/waystation/rbac")).await?;
+    cluster.apply_dir(&root.join("crds")).await?;
+    if admission {
+        cluster.apply_dir(&root.join("charts/waystation/admission")).await?;
+    }
+    let kinds = ["routerconfigs", "addressspaces", "addresses"].map(|plural| format!("{plural}.waystation.dev"));
+    cluster.await_crds(&kinds.each_ref().map(String::as_str)).await
 }
 
 /// The command line: the one place that knows it.

@@ -62,7 +62,8 @@ async fn wrong_passwords_are_refused_in_words_and_anonymous_needs_none() -> Resu
     let error = format!("{:#}", error.err().context("it was let in")?);
     ensure!(error.contains("uth"), "{error}");
     ensure!(!error.contains("wrong"), "the password is in the error: {error}");
-    let open = Artemis::start(ArtemisOptions { login: Login::Anonymous, persistence: false, ..Default::default() }).await?;
+    let open =
+        Artemis::start(ArtemisOptions { login: Login::Anonymous, persistence: false, ..Default::default() }).await?;
     let mut client = open.client().await?;
     client.send_to("work", Node::Queue, &[Outgoing::text("hello")]).await?;
     ensure!(client.receive("work", 1, SOON).await?.len() == 1);
@@ -72,7 +73,8 @@ async fn wrong_passwords_are_refused_in_words_and_anonymous_needs_none() -> Resu
 #[tokio::test]
 async fn a_broker_with_tls_has_a_protected_and_a_plain_port() -> Result<()> {
     for tls in [Tls::OneWay, Tls::Mutual] {
-        let broker = Artemis::start(ArtemisOptions { tls: Some(tls), persistence: false, ..Default::default() }).await?;
+        let broker =
+            Artemis::start(ArtemisOptions { tls: Some(tls), persistence: false, ..Default::default() }).await?;
         ensure!(broker.port() != broker.plain_port());
         let ca = &broker.tls().context("no certificates")?.ca;
         ensure!(ca.starts_with("-----BEGIN CERTIFICATE-----"));

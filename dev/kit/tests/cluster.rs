@@ -30,7 +30,9 @@ async fn a_service_account_may_do_what_it_is_bound_to_and_the_audit_log_counts_i
     ensure!(refused.to_string().contains("forbidden"), "{refused}");
 
     cluster.kubectl_text(&["create", "role", "reader", "--verb=get,list", "--resource=configmaps"]).await?;
-    cluster.kubectl_text(&["create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader"]).await?;
+    cluster
+        .kubectl_text(&["create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader"])
+        .await?;
     eventually(Duration::from_secs(20), "the role is in force", || async { Ok(reader.get_opt("none").await?) }).await?;
     let refused = reader.create(&PostParams::default(), &map("mine")).await.expect_err("it may only read");
     ensure!(refused.to_string().contains("forbidden"), "{refused}");
@@ -91,7 +93,8 @@ async fn controllers_delete_namespaces_and_the_api_server_comes_back_on_its_port
 
 #[tokio::test(flavor = "multi_thread")]
 async fn apply_says_what_the_api_server_says() -> Result<()> {
-    let cluster = Cluster::start(ClusterOptions { audit: false, controller_manager: false, ..Default::default() }).await?;
+    let cluster =
+        Cluster::start(ClusterOptions { audit: false, controller_manager: false, ..Default::default() }).await?;
     let text = cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: default}}").await?;
     ensure!(text.contains("serverside-applied"), "{text}");
     let error = cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: 'no good'}}").await;

@@ -1,3 +1,39 @@
 //! `waystation-dev`: what `dev/cluster` and `dev/demo` call.
 
-fn main() {}
+mod cluster;
+mod demo;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "waystation-dev", about = "Real clusters and brokers for people who work on Waystation")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A Kubernetes control plane that stays up until it is taken down
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// The whole story: cluster, broker, operator, six addresses, messages through each
+    Demo(demo::Arguments),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Cluster(command) => cluster::run(command).await,
+        Command::Demo(arguments) => demo::run(&arguments).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
