@@ -72,6 +72,8 @@ pub struct RouterConfigStatus {
     pub accepted: Option<Condition>,
     /// Whether all its targets serve.
     pub ready: Option<Condition>,
+    /// The owner in force.
+    pub owner: Option<Arc<str>>,
     /// By name.
     pub brokers: Vec<BrokerStatus>,
     /// Queues with messages whose Address was not seen to be deleted.

@@ -264,6 +264,7 @@ impl Model {
         let told = config.told.latest();
         let meta = &config.obj.meta;
         let mut wanted = RouterConfigStatus {
+            owner: Some(config.obj.owner.clone()),
             orphans: config.targets.values().map(|t| t.orphans.len() as i64).sum(),
             orphans_pruned: config.pruned.clone(),
             resynced: config.resynced.clone(),
