@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod changes;
+mod columns;
 mod creation;
 mod policy;
 
@@ -103,6 +104,7 @@ async fn the_api_server_holds_every_rule() {
             wrong.push(format!("no object was refused with: {message}"));
         }
     }
+    wrong.extend(columns::run(&cluster, &client).await);
     wrong.extend(policy::run(&cluster, &client).await);
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -1,0 +1,88 @@
+//! `docs/api.md` leaves nothing out: fields, enum values, columns, reasons, annotations, finalizers.
+
+// The lints know only functions marked `#[test]` as test code.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use serde_json::Value;
+use waystation::api;
+
+/// The words that stand as code, each at least once in `…`.
+fn is_told(text: &str, word: &str) -> bool {
+    text.split('`').skip(1).step_by(2).any(|code| {
+        code.split(|c: char| !(c.is_alphanumeric() || c == '-')).any(|part| part == word) || code.contains(word)
+    })
+}
+
+/// Names of fields and enum values of a schema that is ours.
+fn words(schema: &Value, words: &mut Vec<String>) {
+    words.extend(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+    for (name, below) in schema["properties"].as_object().into_iter().flatten() {
+        words.push(name.clone());
+        // Conditions and label selectors are Kubernetes' own.
+        if name != "conditions" && name != "selector" {
+            self::words(below, words);
+        }
+    }
+    if schema["items"].is_object() {
+        self::words(&schema["items"], words);
+    }
+}
+
+#[test]
+fn api_md_names_everything() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md")).unwrap();
+    let mut wanted = Vec::new();
+    for crd in api::crds::all().unwrap() {
+        let version = serde_json::to_value(&crd.spec.versions[0]).unwrap();
+        for part in ["spec", "status"] {
+            words(&version["schema"]["openAPIV3Schema"]["properties"][part], &mut wanted);
+        }
+        let columns = version["additionalPrinterColumns"].as_array().unwrap();
+        wanted.extend(columns.iter().map(|column| column["name"].as_str().unwrap().to_uppercase()));
+        wanted.extend(crd.spec.names.short_names.into_iter().flatten());
+    }
+    wanted.extend(api::AddressReason::ALL.iter().map(ToString::to_string));
+    wanted.extend(api::AddressSpaceReason::ALL.iter().map(ToString::to_string));
+    wanted.extend(api::RouterConfigReason::ALL.iter().map(ToString::to_string));
+    for name in [
+        api::ADDRESS_FINALIZER,
+        api::ADDRESS_SPACE_FINALIZER,
+        api::ROUTER_CONFIG_FINALIZER,
+        api::FORCE_DELETE_ANNOTATION,
+        api::PRUNE_ORPHANS_ANNOTATION,
+        api::RESYNC_ANNOTATION,
+    ] {
+        wanted.push(name.to_owned());
+    }
+    assert!(wanted.len() > 100, "{wanted:?}");
+    let missing: Vec<&String> = wanted.iter().filter(|word| !is_told(&text, word)).collect();
+    assert!(missing.is_empty(), "docs/api.md does not tell of {missing:?}");
+}
+
+#[test]
+fn definitions_in_crds_are_what_the_types_say() {
+    api::crds::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crds")).unwrap();
+}
+
+#[test]
+fn the_example_has_an_address_of_every_type_and_decodes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/messaging.yaml");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let of = |kind: &str| objects.iter().filter(|o| o["kind"] == kind).cloned().collect::<Vec<_>>();
+    let addresses: Vec<api::Address> = of("Address").into_iter().map(|o| serde_json::from_value(o).unwrap()).collect();
+    let mut types: Vec<&str> = addresses.iter().map(|a| a.spec.type_.as_str()).collect();
+    types.sort_unstable();
+    assert_eq!(types, ["anycast", "deadLetter", "multicast", "queue", "subscription", "topic"]);
+    for address in &addresses {
+        for name in
+            [&address.spec.dead_letter_address, &address.spec.expiry_address, &address.spec.topic].into_iter().flatten()
+        {
+            assert!(addresses.iter().any(|a| a.address_in_force() == *name), "nothing has the address {name}");
+        }
+    }
+    let config: api::RouterConfig = serde_json::from_value(of("RouterConfig").remove(0)).unwrap();
+    assert_eq!(config.spec.broker_hosts()[0].name_in_force(), "broker");
+    let _: api::AddressSpace = serde_json::from_value(of("AddressSpace").remove(0)).unwrap();
+}
