@@ -171,9 +171,8 @@ fn settings() -> Vec<Case> {
         case(A, json!({"deadLetterAddress": "dead"}), json!({"deadLetterAddress": ""}), "at least 1 chars long"),
     ];
     // The same blocks stand in an Address and in the defaults of a RouterConfig.
-    let blocks: [(Kind, fn(Value) -> Value); 2] =
-        [(A, |block| block), (R, |block| json!({"messaging": {"defaults": block}}))];
-    for (kind, put) in blocks {
+    for kind in [A, R] {
+        let put = |block: Value| if kind == A { block } else { json!({"messaging": {"defaults": block}}) };
         let mut add = |name: &str, passes: Value, refused: Value, says: &'static str| {
             cases.push(case(kind, put(json!({name: passes})), put(json!({name: refused})), says));
         };
