@@ -1,0 +1,360 @@
+//! Artemis' management operations as values: calls to send, answers to read. Pure.
+//!
+//! What the broker really does, by experiment with 2.40.0, is told in `docs/artemis.md`; the points that shaped this
+//! file:
+//! - `createQueue` with `ignoreIfExists` echoes the request for whatever exists, also under another address: it is
+//!   never set, and "already exists" is a refusal to look into.
+//! - `addAddressSettings` replaces all keys of the match and ignores unknown ones: its echo is compared.
+//! - Numbers that do not fit are cut silently (`3000000000` attempts become `-1294967296`): the echo shows that too.
+//! - In an address whose settings switch auto-creation off, `createQueue` makes the address only when told so.
+
+use serde_json::{Map, Value, json};
+
+use super::link::Call;
+use crate::messaging::broker::{ObservedQueue, Queue, Routing, Settings};
+use crate::messaging::ids::Slot;
+
+/// The broker's own page size when none is given; `maxSizeBytes` below the page size is refused.
+pub const DEFAULT_PAGE_BYTES: i64 = 10 * 1024 * 1024;
+
+/// What a refusal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A queue or an address of that name exists already.
+    AlreadyExists,
+    /// There is no such queue or address.
+    NotFound,
+    /// The queue has consumers, the address has queues.
+    InUse,
+    /// Everything else.
+    Other,
+}
+
+/// Classifies the words of a refusal by their AMQ code.
+pub fn classify(words: &str) -> Refusal {
+    match words.split(':').next().unwrap_or_default() {
+        "AMQ229019" | "AMQ229204" => Refusal::AlreadyExists,
+        "AMQ229017" | "AMQ229203" | "AMQ229067" => Refusal::NotFound,
+        "AMQ229025" | "AMQ229205" => Refusal::InUse,
+        _ => Refusal::Other,
+    }
+}
+
+/// The `user` of queues that belong to `owner`.
+pub fn user(owner: &str) -> String {
+    format!("waystation:{owner}")
+}
+
+/// Makes a queue. With `make_address` its address is made, or is given the routing type, where missing; without, that
+/// is a refusal.
+pub fn create_queue(queue: &Queue, address: &str, routing: Routing, owner: &str, make_address: bool) -> Call {
+    let configuration = json!({
+        "name": &*queue.name,
+        "address": address,
+        "routing-type": routing.as_str(),
+        "durable": queue.durable,
+        "max-consumers": queue.max_consumers,
+        "auto-create-address": make_address,
+        "user": user(owner),
+    });
+    broker("createQueue", json!([configuration.to_string(), false]))
+}
+
+/// Changes how many consumers a queue takes; consumers that are there stay.
+pub fn update_queue(name: &str, max_consumers: i32) -> Call {
+    broker("updateQueue", json!([json!({ "name": name, "max-consumers": max_consumers }).to_string()]))
+}
+
+/// Destroys a queue with its messages; its address stays. With `remove_consumers` its consumers are detached,
+/// without them it is refused while there are any.
+pub fn destroy_queue(name: &str, remove_consumers: bool) -> Call {
+    broker("destroyQueue", json!([name, remove_consumers, false]))
+}
+
+/// Makes an address without a queue.
+pub fn create_address(name: &str, routing: Routing) -> Call {
+    broker("createAddress", json!([name, routing.as_str()]))
+}
+
+/// Deletes an address; refused while a queue is bound to it, also the temporary one of a multicast consumer, unless
+/// `with_queues`.
+pub fn delete_address(name: &str, with_queues: bool) -> Call {
+    broker("deleteAddress", json!([name, with_queues]))
+}
+
+/// Sets all settings of the addresses that `matches`: an address, or all below a prefix ([`below`]).
+pub fn put_settings(matches: &str, settings: &Settings) -> Call {
+    broker("addAddressSettings", json!([matches, Value::Object(settings_json(settings)).to_string()]))
+}
+
+/// The match of all addresses that start with `prefix` (`namespace.space/`).
+pub fn below(prefix: &str) -> String {
+    format!("{prefix}*.#")
+}
+
+/// Takes the settings of a match away; missing is done.
+pub fn remove_settings(matches: &str) -> Call {
+    broker("removeAddressSettings", json!([matches]))
+}
+
+/// Reads the settings in force for an address: its own merged over those of every wider match.
+pub fn read_settings(address: &str) -> Call {
+    broker("getAddressSettingsAsJSON", json!([address]))
+}
+
+/// Lists one page, from 1, of the queues of `owner`. A page costs the broker a walk over all queues whatever its
+/// size: ask for large ones.
+pub fn list_queues(owner: &str, page: u32, page_size: u32) -> Call {
+    let filter = json!({ "field": "user", "operation": "EQUALS", "value": user(owner) });
+    broker("listQueues", json!([filter.to_string(), page, page_size]))
+}
+
+/// Lists the queue of a name, whoever's.
+pub fn find_queue(name: &str) -> Call {
+    let filter = json!({ "field": "name", "operation": "EQUALS", "value": name });
+    broker("listQueues", json!([filter.to_string(), 1, 1]))
+}
+
+/// The names of all queues: a twentieth of the cost of [`list_queues`].
+pub fn queue_names() -> Call {
+    broker("getQueueNames", json!([]))
+}
+
+/// The names of all addresses. (`listAddresses` costs the broker a walk over all bindings for each row: 32 s for
+/// 10,000.)
+pub fn address_names() -> Call {
+    broker("getAddressNames", json!([]))
+}
+
+/// Reads the routing types of one address.
+pub fn address_info(name: &str) -> Call {
+    broker("getAddressInfo", json!([name]))
+}
+
+/// Counts the messages of a queue.
+pub fn message_count(queue: &str) -> Call {
+    Call { resource: format!("queue.{queue}"), operation: "getMessageCount", params: json!([]) }
+}
+
+fn broker(operation: &'static str, params: Value) -> Call {
+    Call { resource: "broker".to_owned(), operation, params }
+}
+
+// === Settings ===
+
+/// Settings in the broker's keys: those wanted, and auto-creation and auto-deletion off, always.
+fn settings_json(settings: &Settings) -> Map<String, Value> {
+    let Settings {
+        max_size_bytes,
+        full_policy,
+        max_delivery_attempts,
+        redelivery_delay_ms,
+        redelivery_multiplier,
+        max_redelivery_delay_ms,
+        dead_letter_address,
+        expiry_address,
+        min_expiry_delay_ms,
+        max_expiry_delay_ms,
+    } = settings;
+    // The broker refuses a limit below the page size, which counts even where nothing is paged.
+    let page_size_bytes = max_size_bytes.filter(|limit| (1..DEFAULT_PAGE_BYTES).contains(limit));
+    let wanted = [
+        ("maxSizeBytes", max_size_bytes.map(Value::from)),
+        ("pageSizeBytes", page_size_bytes.map(Value::from)),
+        ("addressFullMessagePolicy", full_policy.map(|policy| Value::from(policy.as_str()))),
+        ("maxDeliveryAttempts", max_delivery_attempts.map(Value::from)),
+        ("redeliveryDelay", redelivery_delay_ms.map(Value::from)),
+        ("redeliveryMultiplier", redelivery_multiplier.map(Value::from)),
+        ("maxRedeliveryDelay", max_redelivery_delay_ms.map(Value::from)),
+        ("deadLetterAddress", dead_letter_address.as_deref().map(Value::from)),
+        ("expiryAddress", expiry_address.as_deref().map(Value::from)),
+        ("minExpiryDelay", min_expiry_delay_ms.map(Value::from)),
+        ("maxExpiryDelay", max_expiry_delay_ms.map(Value::from)),
+    ];
+    let mut keys: Map<String, Value> =
+        wanted.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    for key in AUTOMATIC {
+        keys.insert(key.to_owned(), Value::Bool(false));
+    }
+    keys
+}
+
+/// What brokers make and delete by themselves, and not for our addresses.
+const AUTOMATIC: [&str; 6] = [
+    "autoCreateQueues",
+    "autoCreateAddresses",
+    "autoDeleteQueues",
+    "autoDeleteAddresses",
+    "autoCreateDeadLetterResources",
+    "autoCreateExpiryResources",
+];
+
+/// Keys that a [`Settings`] can hold: what is compared.
+const KEYS: [&str; 11] = [
+    "maxSizeBytes",
+    "pageSizeBytes",
+    "addressFullMessagePolicy",
+    "maxDeliveryAttempts",
+    "redeliveryDelay",
+    "redeliveryMultiplier",
+    "maxRedeliveryDelay",
+    "deadLetterAddress",
+    "expiryAddress",
+    "minExpiryDelay",
+    "maxExpiryDelay",
+];
+
+/// Checks the echo of [`put_settings`].
+///
+/// # Errors
+/// The broker's keys that it did not take, or not with our value.
+pub fn check_echo(settings: &Settings, echo: &Value) -> Result<(), Vec<String>> {
+    let taken = parse_settings(echo);
+    let missed: Vec<String> = settings_json(settings)
+        .into_iter()
+        .filter(|(key, wanted)| taken.get(key).is_none_or(|value| !same(wanted, value)))
+        .map(|(key, _)| key)
+        .collect();
+    if missed.is_empty() { Ok(()) } else { Err(missed) }
+}
+
+/// The answer of [`read_settings`] by key; also an echo.
+pub fn parse_settings(answer: &Value) -> Map<String, Value> {
+    match parse_nested(answer) {
+        Some(Value::Object(keys)) => keys,
+        _ => Map::new(),
+    }
+}
+
+/// The keys in which the settings in force differ from `wanted`. `base` are the settings in force without the
+/// address's own, as read for a name that has none: they tell what an unset key must be.
+pub fn differing(wanted: &Settings, in_force: &Map<String, Value>, base: &Map<String, Value>) -> Vec<String> {
+    let wanted = settings_json(wanted);
+    let expected = |key: &str| wanted.get(key).or_else(|| base.get(key)).unwrap_or(&Value::Null);
+    KEYS.iter()
+        .chain(&AUTOMATIC)
+        .filter(|key| !same(expected(key), in_force.get(**key).unwrap_or(&Value::Null)))
+        .map(|key| (*key).to_owned())
+        .collect()
+}
+
+/// Whether two JSON values are one to the broker, for whom 2 and 2.0 are the same multiplier.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+// === Answers ===
+
+/// A queue as listed, with its owner in the broker's words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedQueue {
+    /// What it is.
+    pub queue: ObservedQueue,
+    /// Its `user`; empty when it has none.
+    pub user: String,
+    /// Consumers attached when read.
+    pub consumers: u64,
+}
+
+impl ListedQueue {
+    /// Whether it carries this owner.
+    pub fn is_of(&self, owner: &str) -> bool {
+        self.user == user(owner)
+    }
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// Its rows.
+    pub queues: Vec<ListedQueue>,
+    /// Rows of all pages.
+    pub total: u64,
+}
+
+/// An answer that cannot be read: another broker version, or not this broker at all.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("unexpected answer to {operation}")]
+pub struct UnexpectedAnswer {
+    /// What was asked.
+    pub operation: &'static str,
+}
+
+/// Reads the answer of [`list_queues`] and [`find_queue`].
+///
+/// # Errors
+/// When a row lacks what we go by. No list is better than half of one.
+pub fn parse_queues(answer: &Value) -> Result<Page, UnexpectedAnswer> {
+    let unexpected = UnexpectedAnswer { operation: "listQueues" };
+    let list = parse_nested(answer).ok_or_else(|| unexpected.clone())?;
+    let rows = list.get("data").and_then(Value::as_array).ok_or_else(|| unexpected.clone())?;
+    let queues: Option<Vec<ListedQueue>> = rows.iter().map(parse_row).collect();
+    let queues = queues.ok_or(unexpected)?;
+    let total = list.get("count").and_then(Value::as_u64).unwrap_or(queues.len() as u64);
+    Ok(Page { queues, total })
+}
+
+fn parse_row(row: &Value) -> Option<ListedQueue> {
+    let text = |key: &str| row.get(key).and_then(Value::as_str);
+    let queue = ObservedQueue {
+        name: Slot::from(text("name")?),
+        address: Slot::from(text("address")?),
+        routing: routing(text("routingType")?)?,
+        durable: text("durable")? == "true",
+        max_consumers: text("maxConsumers")?.parse().ok()?,
+        messages: count(text("messageCount")?.parse().ok()?),
+    };
+    let consumers = count(text("consumerCount").and_then(|count| count.parse().ok()).unwrap_or_default());
+    Some(ListedQueue { queue, user: text("user").unwrap_or_default().to_owned(), consumers })
+}
+
+/// Reads the answer of [`queue_names`] and [`address_names`].
+///
+/// # Errors
+/// When it is no list of names.
+pub fn parse_names(answer: &Value) -> Result<Vec<String>, UnexpectedAnswer> {
+    let names = answer.as_array().and_then(|names| {
+        names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+    });
+    names.ok_or(UnexpectedAnswer { operation: "names" })
+}
+
+/// Reads the routing types out of the answer of [`address_info`]:
+/// `Address [name=a, routingTypes={MULTICAST,ANYCAST}, autoCreated=false]`. A name may look like anything, so the
+/// last braces count.
+///
+/// # Errors
+/// When there are none.
+pub fn parse_routing(answer: &Value) -> Result<Vec<Routing>, UnexpectedAnswer> {
+    let types = answer.as_str().and_then(|text| {
+        let (_, rest) = text.rsplit_once("routingTypes={")?;
+        let (types, _) = rest.split_once('}')?;
+        types.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(routing).collect::<Option<Vec<_>>>()
+    });
+    types.ok_or(UnexpectedAnswer { operation: "getAddressInfo" })
+}
+
+/// Reads the answer of [`message_count`].
+///
+/// # Errors
+/// When it is no number.
+pub fn parse_count(answer: &Value) -> Result<u64, UnexpectedAnswer> {
+    answer.as_i64().map(count).ok_or(UnexpectedAnswer { operation: "getMessageCount" })
+}
+
+/// Artemis counts below zero for a moment after a dead letter without an address (seen: -1).
+fn count(messages: i64) -> u64 {
+    u64::try_from(messages).unwrap_or(0)
+}
+
+fn routing(word: &str) -> Option<Routing> {
+    [Routing::Anycast, Routing::Multicast].into_iter().find(|routing| routing.as_str() == word)
+}
+
+/// JSON within a string within JSON.
+fn parse_nested(answer: &Value) -> Option<Value> {
+    serde_json::from_str(answer.as_str()?).ok()
+}
