@@ -141,7 +141,10 @@ impl Connector {
         })
     }
 
-    async fn open_in_stages(&self, reached: &(dyn Fn(&'static str) + Sync)) -> Result<ConnectionHandle<()>, ConnectError> {
+    async fn open_in_stages(
+        &self,
+        reached: &(dyn Fn(&'static str) + Sync),
+    ) -> Result<ConnectionHandle<()>, ConnectError> {
         let Endpoint { host, port } = &self.endpoint;
         let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(ConnectError::Unreachable)?;
         // Small requests, each waiting for its answer: Nagle costs 40 ms apiece.

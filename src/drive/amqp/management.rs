@@ -16,8 +16,8 @@ use fe2o3_amqp::types::definitions::SenderSettleMode;
 use fe2o3_amqp::types::messaging::{
     AmqpValue, ApplicationProperties, Body, Message, MessageId, Properties, Source, Target,
 };
-use fe2o3_amqp::{Delivery, Receiver, Sendable, Sender};
 use fe2o3_amqp::types::primitives::SimpleValue;
+use fe2o3_amqp::{Delivery, Receiver, Sendable, Sender};
 use serde_amqp::Value;
 use serde_amqp::primitives::OrderedMap;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -154,10 +154,10 @@ impl Management {
         let until = Instant::now() + deadline;
         let waiting = self.register(request);
         async move {
-            let (mut answer, _slot) = waiting?;
+            let (mut answer, slot) = waiting?;
             match tokio::time::timeout_at(until, &mut answer).await {
                 Ok(Ok(reply)) => Ok(reply),
-                Ok(Err(_)) => Err(_slot.lost()),
+                Ok(Err(_)) => Err(slot.lost()),
                 Err(_) => Err(RequestError::TimedOut(deadline)),
             }
         }

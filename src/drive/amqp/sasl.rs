@@ -88,8 +88,7 @@ where
 {
     let body =
         serde_amqp::to_vec(body).map_err(|_| ConnectError::Protocol("cannot encode the SASL frame".to_owned()))?;
-    let size =
-        u32::try_from(body.len() + 8).map_err(|_| ConnectError::Protocol("the login is too long".to_owned()))?;
+    let size = u32::try_from(body.len() + 8).map_err(|_| ConnectError::Protocol("the login is too long".to_owned()))?;
     let mut frame = Vec::with_capacity(body.len() + 8);
     frame.extend_from_slice(&size.to_be_bytes());
     frame.extend_from_slice(&[2, SASL_FRAME, 0, 0]);

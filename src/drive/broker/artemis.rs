@@ -139,10 +139,7 @@ impl BrokerSession for ArtemisSession {
 fn request(call: Call) -> Request {
     let text = |text: &str| SimpleValue::String(text.to_owned());
     Request {
-        properties: vec![
-            ("_AMQ_ResourceName", text(&call.resource)),
-            ("_AMQ_OperationName", text(call.operation)),
-        ],
+        properties: vec![("_AMQ_ResourceName", text(&call.resource)), ("_AMQ_OperationName", text(call.operation))],
         body: Value::String(call.params.to_string()),
     }
 }

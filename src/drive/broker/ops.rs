@@ -316,9 +316,9 @@ fn parse_row(row: &Value) -> Option<ListedQueue> {
 /// # Errors
 /// When it is no list of names.
 pub fn parse_names(answer: &Value) -> Result<Vec<String>, UnexpectedAnswer> {
-    let names = answer.as_array().and_then(|names| {
-        names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
-    });
+    let names = answer
+        .as_array()
+        .and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>());
     names.ok_or(UnexpectedAnswer { operation: "names" })
 }
 
