@@ -3,6 +3,7 @@
 // The lints know only functions marked `#[test]` as test code.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
@@ -85,4 +86,14 @@ fn the_example_has_an_address_of_every_type_and_decodes() {
     let config: api::RouterConfig = serde_json::from_value(of("RouterConfig").remove(0)).unwrap();
     assert_eq!(config.spec.broker_hosts()[0].name_in_force(), "broker");
     let _: api::AddressSpace = serde_json::from_value(of("AddressSpace").remove(0)).unwrap();
+}
+
+#[test]
+fn the_model_and_the_api_have_the_same_reasons() {
+    let of_the_api: BTreeSet<&str> = (api::AddressReason::ALL.iter().map(|r| r.as_str()))
+        .chain(api::AddressSpaceReason::ALL.iter().map(|r| r.as_str()))
+        .chain(api::RouterConfigReason::ALL.iter().map(|r| r.as_str()))
+        .collect();
+    let of_the_model: BTreeSet<&str> = waystation::messaging::reason::ALL.iter().copied().collect();
+    assert_eq!(of_the_api, of_the_model);
 }

@@ -43,10 +43,14 @@ reasons! {
         Accepted,
         /// Ready: every broker that holds the address has acknowledged the current generation.
         Configured,
-        /// Not ready yet: commands are on their way.
+        /// Not ready: commands are on their way, or what it names is not configured yet.
         Configuring,
-        /// Not ready: it has never been Ready, and the broker that is to hold it does not serve.
+        /// Not ready: the space has no broker yet.
         WaitingForBroker,
+        /// Not ready: it has never been Ready, and its broker does not answer.
+        BrokerUnreachable,
+        /// Not ready: the broker refused a command; the message has its words.
+        BrokerRefused,
         /// Not accepted: another Address of the space has this address.
         DuplicateAddress,
         /// Not accepted: no AddressSpace of that name in the namespace.
@@ -59,20 +63,8 @@ reasons! {
         DeadLetterNotFound,
         /// Not accepted: what is named to take dead letters or expired messages is not of type deadLetter.
         DeadLetterWrongType,
-        /// Not accepted: the object does not decode, or holds a value that this version does not know.
-        Invalid,
-        /// Not ready: the broker refused a command; the message has its words.
-        BrokerRefused,
-        /// The deletion waits for a broker that cannot be reached.
-        BrokerUnreachable,
-        /// Being removed from the brokers.
+        /// Being deleted; the message says what the deletion waits for.
         Terminating,
-        /// The deletion waits until the last stored message is consumed (`deletionPolicy: WhenEmpty`).
-        WaitingForMessages,
-        /// The deletion of a topic waits for its subscriptions.
-        WaitingForSubscriptions,
-        /// The deletion of a deadLetter waits for the addresses that name it.
-        WaitingForReferences,
     }
 }
 
@@ -83,24 +75,24 @@ reasons! {
         Accepted,
         /// Ready: its broker serves.
         Serving,
+        /// Not ready: its broker is being connected.
+        Connecting,
+        /// Not ready: its broker is connected and being brought to what it must hold.
+        Filling,
+        /// Not ready: its broker does not answer.
+        BrokerUnreachable,
+        /// Not ready: no broker could be chosen for it yet.
+        WaitingForBroker,
         /// Not accepted: no RouterConfig of that name.
         RouterConfigNotFound,
-        /// Not accepted: the RouterConfig is not accepted itself.
-        RouterConfigNotAccepted,
+        /// Not accepted: the RouterConfig is being deleted.
+        RouterConfigTerminating,
         /// Not accepted: the RouterConfig does not allow this namespace.
         NamespaceNotAllowed,
         /// Not accepted: the RouterConfig has `tenancy: Single` and serves another space.
-        TenancyTaken,
-        /// Not accepted: the object does not decode, or holds a value that this version does not know.
-        Invalid,
-        /// Not ready: its broker is being connected or filled.
-        WaitingForBroker,
-        /// Not ready: its broker cannot be reached.
-        BrokerUnreachable,
-        /// Being deleted.
+        TenancySingle,
+        /// Being deleted; the message says what the deletion waits for.
         Terminating,
-        /// The deletion waits for the Addresses of the space.
-        WaitingForAddresses,
     }
 }
 
@@ -111,22 +103,16 @@ reasons! {
         Accepted,
         /// Ready: every broker serves.
         Serving,
-        /// Not accepted: the object does not decode, or holds a value that this version does not know.
-        Invalid,
         /// Not ready: a broker is being connected.
         Connecting,
         /// Not ready: a broker is connected and being brought to what it must hold.
         Filling,
-        /// Not ready: a broker cannot be reached or refuses the login.
+        /// Not ready: a broker does not answer, or refuses the login.
         BrokerUnreachable,
-        /// Not ready: a Secret that the spec names does not exist.
+        /// Not ready: a Secret that the spec names is missing.
         SecretNotFound,
-        /// Not ready: a Secret lacks a key, or its content is not what the key says.
-        SecretInvalid,
-        /// Being deleted.
+        /// Being deleted; the message says what the deletion waits for.
         Terminating,
-        /// The deletion waits for the AddressSpaces that refer to it.
-        WaitingForSpaces,
     }
 }
 

@@ -88,6 +88,12 @@ pub struct AllowedNamespaces {
     pub from: NamespacesFrom,
     /// The labels of the namespaces, where from is Selector.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = (
+        "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? \
+         has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || \
+         size(e.values) == 0))",
+        "a label selector has the operators In and NotIn with values, Exists and DoesNotExist without: correct it"
+    ))]
     pub selector: Option<LabelSelector>,
 }
 
@@ -127,8 +133,9 @@ pub struct Messaging {
     #[serde(default)]
     pub tenancy: Tenancy,
     /// Marks everything that is made on the brokers, so that only that is ever changed or removed: 1 to 32 lower
-    /// case letters, digits and '-'. Default: a short hash of the cluster and of this object's namespace and name.
-    /// Give it when a RouterConfig made anew, or in another cluster, shall take over what this one made. Immutable.
+    /// case letters, digits and '-'. Default: a short hash of the cluster and of this object's namespace and name,
+    /// told in status.owner. Give it when a RouterConfig made anew, or in another cluster, shall take over what
+    /// this one made. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32), regex(pattern = "^[a-z0-9-]+$"))]
     pub owner: Option<String>,
@@ -277,6 +284,9 @@ pub struct RouterConfigStatus {
     /// What the data plane is for: Messaging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// The owner in force: spec.messaging.owner, or the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// How many brokers serve, of how many there are, such as 1/2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brokers_summary: Option<String>,

@@ -25,16 +25,16 @@ const PRINTED: &[(&[&str], &str)] = &[
     (
         &["addr", "-o", "wide"],
         "NAME ADDRESS TYPE READY REASON AGE MESSAGE\n\
-         audit subscription\n\
-         dead deadLetter\n\
-         events topic\n\
+         alerts multicast\n\
+         archive subscription\n\
+         dead-letters deadLetter\n\
+         news topic\n\
          orders orders queue False BrokerRefused no: words of the broker\n\
-         prices multicast\n\
-         quotes anycast",
+         price-requests anycast",
     ),
     (&["addr", "orders"], "NAME ADDRESS TYPE READY REASON AGE\norders orders queue False BrokerRefused"),
     (&["aspace"], "NAME TYPE READY ADDRESSES REASON AGE\nshop brokered True 9998/10000 Serving"),
-    (&["rcfg"], "NAME KIND READY BROKERS REASON AGE\nbrokers Messaging False 1/2 BrokerUnreachable"),
+    (&["rcfg"], "NAME KIND READY BROKERS REASON AGE\nmain Messaging False 1/2 BrokerUnreachable"),
 ];
 
 /// Applies the example, gives its objects a status, and reads them as people do; gives what went wrong.
@@ -43,7 +43,7 @@ pub async fn run(cluster: &Cluster, client: &Client) -> Vec<String> {
     let mut wrong = Vec::new();
     wrong.extend(round_trip::<Address, _>(client, "orders", address_status(), |a| a.status).await);
     wrong.extend(round_trip::<AddressSpace, _>(client, "shop", space_status(), |s| s.status).await);
-    wrong.extend(round_trip::<RouterConfig, _>(client, "brokers", config_status(), |c| c.status).await);
+    wrong.extend(round_trip::<RouterConfig, _>(client, "main", config_status(), |c| c.status).await);
 
     for (arguments, expected) in PRINTED {
         let arguments = [&["get", "-n", NAMESPACE], *arguments].concat();
@@ -59,7 +59,7 @@ pub async fn run(cluster: &Cluster, client: &Client) -> Vec<String> {
     let selected =
         ["get", "addr", "-n", NAMESPACE, "-o", "name", "--field-selector", "spec.addressSpace=shop,spec.type=topic"];
     let selected = cluster.kubectl_text(&selected).await.unwrap();
-    if selected.trim() != "address.waystation.dev/events" {
+    if selected.trim() != "address.waystation.dev/news" {
         wrong.push(format!("selected by field: {selected:?}"));
     }
     let explained = cluster.kubectl_text(&["explain", "addr.spec.messageTtl.maximum"]).await.unwrap();
@@ -143,6 +143,7 @@ fn config_status() -> RouterConfigStatus {
     let mut status = RouterConfigStatus {
         observed_generation: Some(1),
         kind: Some("Messaging".into()),
+        owner: Some("a1b2c3".into()),
         brokers_summary: Some("1/2".into()),
         brokers: vec![
             broker("broker", BrokerState::Serving, ""),

@@ -241,6 +241,16 @@ fn settings() -> Vec<Case> {
     cases
 }
 
+fn selector(passes: &str, values: &[&str], refused: &str, bad: &[&str]) -> Case {
+    let spec = |operator: &str, values: &[&str]| {
+        let expression = json!({"key": "a", "operator": operator, "values": values});
+        json!({"allowedNamespaces": {"from": "Selector", "selector": {"matchExpressions": [expression]}}})
+    };
+    let says =
+        "a label selector has the operators In and NotIn with values, Exists and DoesNotExist without: correct it";
+    case(R, spec(passes, values), spec(refused, bad), says)
+}
+
 fn router_configs() -> Vec<Case> {
     let defaults =
         json!({"messaging": {"defaults": {"maxSizeBytes": 1, "fullPolicy": "Drop", "deadLetterAddress": "d"}}});
@@ -285,6 +295,10 @@ fn router_configs() -> Vec<Case> {
         case(R, json!({}), hosts(json!([{"host": "amqp://a", "port": 1}])), "should match"),
         case(R, json!({}), hosts(json!([{"host": "a"}])), "port: Required value"),
         case(R, json!({}), hosts(json!([{"host": "a", "port": 1, "name": "a:1"}])), "should match"),
+        selector("In", &["x"], "In", &[]),
+        selector("NotIn", &["x"], "NotIn", &[]),
+        selector("Exists", &[], "Exists", &["x"]),
+        selector("DoesNotExist", &[], "Like", &["x"]),
         case(
             R,
             json!({"allowedNamespaces": {"from": "Selector", "selector": {"matchLabels": {"a": "b"}}}}),

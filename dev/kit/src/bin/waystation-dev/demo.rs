@@ -95,11 +95,11 @@ async fn tell(once: bool) -> Result<()> {
 }
 
 async fn messages(story: &Story, cluster: &Cluster, broker: &Artemis) -> Result<()> {
-    let yaml = std::fs::read_to_string(repository().join("dev/demo.yaml"))?;
+    let yaml = std::fs::read_to_string(repository().join("docs/examples/messaging.yaml"))?;
     let ours = format!("port: {}", broker.port());
-    ensure!(yaml.contains("port: 5672"), "dev/demo.yaml names no port to be replaced");
+    ensure!(yaml.contains("port: 5672"), "the example names no port to be replaced");
     story
-        .step("dev/demo.yaml: one RouterConfig, one AddressSpace, six Addresses", async {
+        .step("docs/examples/messaging.yaml: one RouterConfig, one AddressSpace, six Addresses", async {
             cluster.apply(&yaml.replace("port: 5672", &ours)).await
         })
         .await?;
@@ -186,7 +186,7 @@ All of this stays up until Ctrl-C. In another terminal:
   kubectl delete addr archive -n demo
 
 The broker is amqp://127.0.0.1:{port}, user admin, password admin-password.
-The objects are dev/demo.yaml; README.md tells where to read on.
+The objects are docs/examples/messaging.yaml; README.md tells where to read on.
 ",
         kubeconfig = cluster.kubeconfig().display(),
         programs = tools()?.programs().display(),
