@@ -77,8 +77,9 @@ const LAYERS: &[Layer] = &[
         forbidden: &[],
     },
     Layer {
+        // Besides its mailbox a drive holds the leader's permit, without which no command goes, and spreads its retries.
         module: "drive",
-        internal: &["messaging", "engine::mailbox"],
+        internal: &["messaging", "engine::mailbox", "engine::permit", "engine::jitter"],
         external: External::Except(&["kube", "k8s_openapi", "schemars", "axum", "anyhow", "clap"]),
         forbidden: &[],
     },
