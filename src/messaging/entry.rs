@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::broker::{Entry, Queue, Routing, Settings};
+use super::broker::{Entry, FullPolicy, Queue, Routing, Settings};
 use super::ids::Slot;
 use super::input::{Address, AddressType, Defaults, Redelivery, Ttl};
 
@@ -73,9 +73,11 @@ fn settings(address: &Address, refs: &References, defaults: &Defaults) -> Settin
     let Effective { ttl, redelivery } = effective(address, defaults);
     let stores = matches!(address.kind, AddressType::Queue | AddressType::Topic);
     let default = |value: Option<i64>| value.filter(|_| stores);
+    // A dead letter that refuses or drops would lose what it is there to keep.
+    let pages = (address.kind == AddressType::DeadLetter).then_some(FullPolicy::Page);
     Settings {
         max_size_bytes: address.max_size_bytes.or(default(defaults.max_size_bytes)),
-        full_policy: address.full_policy.or(defaults.full_policy.filter(|_| stores)),
+        full_policy: address.full_policy.or(defaults.full_policy.filter(|_| stores)).or(pages),
         max_delivery_attempts: redelivery.max_attempts,
         redelivery_delay_ms: redelivery.delay_ms,
         redelivery_multiplier: redelivery.delay_multiplier,

@@ -43,6 +43,18 @@ impl Model {
             return;
         }
         let decision = self.decide(address);
+        let refused = matches!(decision, Decision::Refuse(_));
+        let (was_refused, now_ms) = (address.refused, self.now.mono_ms);
+        if refused != was_refused
+            && let Some(address) = self.addresses.get_mut(key)
+        {
+            address.refused = refused;
+            if was_refused {
+                // What it lacked has come: patience starts anew.
+                address.since_ms = now_ms;
+            }
+        }
+        let Some(address) = self.addresses.get(key) else { return };
         let held = (address.accepted, address.holds.clone());
         if let Decision::Hold(id, slot, refs) = &decision
             && address.told.finalizer

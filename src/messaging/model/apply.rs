@@ -289,9 +289,11 @@ impl Model {
             let told = Told::new(object.status.clone(), object.meta.finalizer);
             let state = AddressState {
                 in_force: in_force(&object.status),
-                accepted: object.status.accepted.as_ref().is_some_and(|c| c.status),
+                // A broker in its status: it was accepted once, whatever is said of its spec now.
+                accepted: object.status.accepted.as_ref().is_some_and(|c| c.status) || !object.status.brokers.is_empty(),
                 effective: Effective { ttl: object.status.ttl, redelivery: object.status.redelivery },
                 ready: false,
+                refused: false,
                 since_ms: self.now.mono_ms,
                 holds: None,
                 waits: None,
@@ -462,7 +464,7 @@ pub(super) fn in_force(status: &crate::messaging::status::AddressStatus) -> Opti
 }
 
 fn remove_from<K: std::hash::Hash + Eq, V: Ord>(
-    map: &mut ahash::AHashMap<K, std::collections::BTreeSet<V>>,
+    map: &mut crate::messaging::maps::Map<K, std::collections::BTreeSet<V>>,
     key: &K,
     value: &V,
 ) {

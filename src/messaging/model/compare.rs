@@ -85,7 +85,7 @@ impl Model {
         &mut self,
         id: &TargetId,
         contents: &crate::messaging::broker::Contents,
-        gone: &ahash::AHashSet<Slot>,
+        gone: &crate::messaging::maps::Set<Slot>,
         send: &mut Vec<Slot>,
     ) {
         let single = self.configs.get(&id.config).is_some_and(|c| c.obj.single);
@@ -101,6 +101,10 @@ impl Model {
             };
             if unreadable {
                 // An Address that cannot be read may stand for it.
+                continue;
+            }
+            if self.claimed(id, slot) {
+                // Its Address is there, and refused or waiting now: what it had before stays as it is.
                 continue;
             }
             let progress = if queue.messages > 0 { Progress::NotEmpty } else { Progress::Needed };

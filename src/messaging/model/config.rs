@@ -263,9 +263,12 @@ impl Model {
     fn config_status(&self, config: &ConfigState) -> RouterConfigStatus {
         let told = config.told.latest();
         let meta = &config.obj.meta;
+        let counted: i64 = config.targets.values().map(|t| t.orphans.len() as i64).sum();
+        let all_read = config.targets.values().all(|t| t.read_once);
         let mut wanted = RouterConfigStatus {
             owner: Some(config.obj.owner.clone()),
-            orphans: config.targets.values().map(|t| t.orphans.len() as i64).sum(),
+            // A broker that was not read yet may hold what was told before.
+            orphans: if all_read { counted } else { counted.max(told.orphans) },
             orphans_pruned: config.pruned.clone(),
             resynced: config.resynced.clone(),
             ..told.clone()

@@ -21,7 +21,7 @@ mod verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ahash::AHashMap;
+use crate::messaging::maps::Map;
 
 use super::ids::{Key, Kind, Now, Slot, TargetId};
 use super::input::Source;
@@ -85,17 +85,17 @@ pub struct Model {
     synced: BTreeSet<Source>,
     configs: BTreeMap<Key, ConfigState>,
     foreign_configs: BTreeSet<Key>,
-    spaces: AHashMap<Key, SpaceState>,
-    members: AHashMap<Key, Members>,
-    addresses: AHashMap<Key, AddressState>,
-    spaces_of_config: AHashMap<Key, BTreeSet<Key>>,
-    spaces_of_namespace: AHashMap<Arc<str>, BTreeSet<Key>>,
-    configs_of_secret: AHashMap<Key, BTreeSet<Key>>,
-    labels: AHashMap<Arc<str>, Arc<BTreeMap<String, String>>>,
+    spaces: Map<Key, SpaceState>,
+    members: Map<Key, Members>,
+    addresses: Map<Key, AddressState>,
+    spaces_of_config: Map<Key, BTreeSet<Key>>,
+    spaces_of_namespace: Map<Arc<str>, BTreeSet<Key>>,
+    configs_of_secret: Map<Key, BTreeSet<Key>>,
+    labels: Map<Arc<str>, Arc<BTreeMap<String, String>>>,
     /// Current revision (none: missing) and the last one seen.
-    secrets: AHashMap<Key, (Option<u64>, Option<u64>)>,
+    secrets: Map<Key, (Option<u64>, Option<u64>)>,
     undecodable: BTreeSet<(Kind, Key)>,
-    undecodable_in: AHashMap<Arc<str>, usize>,
+    undecodable_in: Map<Arc<str>, usize>,
     dirty_configs: BTreeSet<Key>,
     dirty_spaces: BTreeSet<Key>,
     dirty_addresses: BTreeSet<Key>,
@@ -121,16 +121,16 @@ impl Model {
             synced: BTreeSet::new(),
             configs: BTreeMap::new(),
             foreign_configs: BTreeSet::new(),
-            spaces: hashed(),
-            members: hashed(),
-            addresses: hashed(),
-            spaces_of_config: hashed(),
-            spaces_of_namespace: hashed(),
-            configs_of_secret: hashed(),
-            labels: hashed(),
-            secrets: hashed(),
+            spaces: Map::default(),
+            members: Map::default(),
+            addresses: Map::default(),
+            spaces_of_config: Map::default(),
+            spaces_of_namespace: Map::default(),
+            configs_of_secret: Map::default(),
+            labels: Map::default(),
+            secrets: Map::default(),
             undecodable: BTreeSet::new(),
-            undecodable_in: hashed(),
+            undecodable_in: Map::default(),
             dirty_configs: BTreeSet::new(),
             dirty_spaces: BTreeSet::new(),
             dirty_addresses: BTreeSet::new(),
@@ -249,9 +249,4 @@ impl Model {
     pub fn sizes(&self) -> [usize; 3] {
         [self.configs.len(), self.spaces.len(), self.addresses.len()]
     }
-}
-
-/// A map whose order of iteration is the same in every process: simulations repeat.
-fn hashed<K, V>() -> AHashMap<K, V> {
-    AHashMap::with_hasher(ahash::RandomState::with_seeds(1, 2, 3, 4))
 }

@@ -25,7 +25,10 @@ impl Model {
     pub(super) fn hold(&mut self, id: &TargetId, slot: &Slot, claim: Claim) {
         let Claim { tenant, holder, entry, effective, generation, in_force } = claim;
         let Some(target) = self.target_mut(id) else { return };
-        target.orphans.remove(slot);
+        if target.orphans.remove(slot).is_some() {
+            self.stale_configs.insert(id.config.clone());
+        }
+        let Some(target) = self.target_mut(id) else { return };
         let Some(state) = target.slots.get_mut(slot) else {
             // In force by its status: whether it really is there, the comparison tells. Until then nothing is sent.
             let restored = in_force && !target.read_once;
@@ -166,15 +169,26 @@ impl Model {
 
     /// Marks the Addresses that claim the name of a slot which has gone.
     pub(super) fn mark_slot_claimants(&mut self, slot: &Slot, id: &TargetId) {
-        let single = self.configs.get(&id.config).filter(|c| c.obj.single).is_some();
-        let space = if single {
-            self.spaces_of_config.get(&id.config).into_iter().flatten().next().cloned()
-        } else {
-            names::space_of(slot)
-        };
-        let Some(space) = space else { return };
-        let address = if single { &**slot } else { slot.split_once('/').map_or("", |(_, address)| address) };
-        self.mark_claimants(&space, &names::canonical(address));
+        if let Some((space, address)) = self.address_of_slot(slot, id) {
+            self.mark_claimants(&space, &names::canonical(&address));
+        }
+    }
+
+    /// Whether an Address of exactly this broker-side name exists.
+    pub(super) fn claimed(&self, id: &TargetId, slot: &Slot) -> bool {
+        self.address_of_slot(slot, id).is_some_and(|(space, address)| {
+            self.winner(&space, &names::canonical(&address)).is_some_and(|w| *w.obj.address == *address)
+        })
+    }
+
+    /// The space and the address that a broker-side name stands for.
+    fn address_of_slot(&self, slot: &Slot, id: &TargetId) -> Option<(Key, String)> {
+        if self.configs.get(&id.config).is_some_and(|c| c.obj.single) {
+            let space = self.spaces_of_config.get(&id.config)?.first()?;
+            return Some((space.clone(), slot.to_string()));
+        }
+        let (_, address) = slot.split_once('/')?;
+        Some((names::space_of(slot)?, address.to_owned()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ahash::{AHashMap, AHashSet};
+use crate::messaging::maps::{Map, Set};
 
 use crate::messaging::broker::{Contents, Entry};
 use crate::messaging::entry::Effective;
@@ -114,6 +114,8 @@ pub(super) struct AddressState {
     pub told: Told<AddressStatus>,
     /// When this generation, or its deletion, was first seen.
     pub since_ms: u64,
+    /// Refused when last decided.
+    pub refused: bool,
     /// Accepted now or at some time before: never deprovisioned for what its references do later.
     pub accepted: bool,
     /// Where its slot is held.
@@ -136,11 +138,11 @@ pub(super) struct AddressState {
 pub(super) struct Members {
     pub all: BTreeSet<Key>,
     /// Claimants of each address, by its canonical form.
-    pub claims: AHashMap<Arc<str>, Vec<Key>>,
+    pub claims: Map<Arc<str>, Vec<Key>>,
     /// Subscriptions by the topic that they name.
-    pub subscriptions: AHashMap<Arc<str>, BTreeSet<Key>>,
+    pub subscriptions: Map<Arc<str>, BTreeSet<Key>>,
     /// Queues and topics by the dead letters and expiry addresses that they name.
-    pub dead_letter_users: AHashMap<Arc<str>, BTreeSet<Key>>,
+    pub dead_letter_users: Map<Arc<str>, BTreeSet<Key>>,
     pub ready: i64,
 }
 
@@ -243,9 +245,9 @@ pub(super) struct Target {
     /// Read at least once, or failed at it: a placement need not wait for it.
     pub known: bool,
     pub read_once: bool,
-    pub slots: AHashMap<Slot, SlotState>,
+    pub slots: Map<Slot, SlotState>,
     /// Slots that wait, by the slot that they wait for.
-    pub gates: AHashMap<Slot, BTreeSet<Slot>>,
+    pub gates: Map<Slot, BTreeSet<Slot>>,
     /// Queues with messages whose Address was not seen to be deleted.
     pub orphans: BTreeMap<Slot, u64>,
     /// Read, not yet compared.
@@ -254,9 +256,9 @@ pub(super) struct Target {
     pub read_mark: u64,
     pub reading: bool,
     /// Slots that were taken away since the read under way began.
-    pub gone: AHashSet<Slot>,
+    pub gone: Set<Slot>,
     /// What must be answered before it serves.
-    pub fill: AHashSet<Slot>,
+    pub fill: Set<Slot>,
     pub repaired: Vec<Slot>,
     pub resync_ms: Option<u64>,
     /// Which part of the slots the next comparison looks at in detail.
@@ -278,14 +280,14 @@ impl Target {
             shown: None,
             known: false,
             read_once: false,
-            slots: AHashMap::new(),
-            gates: AHashMap::new(),
+            slots: Map::default(),
+            gates: Map::default(),
             orphans: BTreeMap::new(),
             contents: None,
             read_mark: 0,
             reading: false,
-            gone: AHashSet::new(),
-            fill: AHashSet::new(),
+            gone: Set::default(),
+            fill: Set::default(),
             repaired: Vec::new(),
             resync_ms: None,
             sample: 0,

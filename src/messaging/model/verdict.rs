@@ -133,7 +133,7 @@ impl Model {
                 if missing.contains(reason) && patience > now && told.accepted.as_ref().is_none_or(|c| c.status) {
                     return Say::KeepUntil(patience);
                 }
-                let keeps = address.holds.is_some();
+                let keeps = !told.brokers.is_empty();
                 let message = if keeps { format!("{message}; what was in force before still is").into() } else { message.clone() };
                 Say::Refused(reason, message)
             }

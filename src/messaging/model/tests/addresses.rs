@@ -193,7 +193,8 @@ fn the_default_dead_letter_applies_where_the_space_has_it() {
     assert_eq!(w.broker("b").settings[&slot].dead_letter_address, None);
     w.address("dlq", DeadLetter);
     w.run();
-    assert_eq!(w.broker("b").settings[&slot].dead_letter_address, Some(w.slot("dlq")));
+    let dead = w.slot("dlq");
+    assert_eq!(w.broker("b").settings[&slot].dead_letter_address, Some(dead));
     w.delete("dlq");
     w.run();
     assert_eq!(w.broker("b").settings[&slot].dead_letter_address, None);

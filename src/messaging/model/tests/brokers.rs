@@ -246,3 +246,17 @@ fn spaces_and_addresses_of_another_installation_are_not_touched() {
     assert_eq!(w.finalizer_writes, 0);
     assert_eq!(NS, "tenant");
 }
+
+#[test]
+fn a_restart_with_an_orphan_writes_nothing() {
+    let mut w = World::new();
+    w.address("x", Anycast);
+    w.run();
+    w.put_messages("x", 1);
+    w.vanish("x");
+    w.advance(1_300_000);
+    let before = (w.status_writes.clone(), w.configs[&key("rc")].status.clone());
+    w.restart();
+    w.advance(1_300_000);
+    assert_eq!(before, (w.status_writes.clone(), w.configs[&key("rc")].status.clone()));
+}
