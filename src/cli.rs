@@ -1,8 +1,12 @@
 //! Flags, environment names and defaults of every subcommand.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::api;
 
 /// A Kubernetes operator for AMQP 1.0 addresses on message brokers.
 #[derive(Debug, Parser)]
@@ -16,6 +20,8 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the operator: make brokers hold what Addresses say, and tell how that stands in their status.
+    Operator(OperatorArgs),
     /// Print the CustomResourceDefinitions, or write them to files, or check those files.
     Crds(CrdsArgs),
 }
@@ -29,4 +35,109 @@ pub struct CrdsArgs {
     /// Compare the files in this folder with the types, write nothing, and fail when they differ.
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "crds")]
     pub check: Option<PathBuf>,
+}
+
+/// Flags of `waystation operator`. The cluster is that of the kubeconfig (`KUBECONFIG`, `~/.kube/config`), or the one
+/// that the process runs in.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = OPERATOR_EXAMPLES)]
+pub struct OperatorArgs {
+    /// Which installation this is: it drives the RouterConfigs whose spec.controllerName is this, and no others.
+    #[arg(long, env = "WAYSTATION_CONTROLLER_NAME", value_name = "NAME", default_value = api::DEFAULT_CONTROLLER)]
+    pub controller_name: String,
+    /// Namespace of the Lease. Default: that of the service account, else waystation-system.
+    #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Name of the Lease by which one replica leads. Default: the controller name.
+    #[arg(long, env = "WAYSTATION_LEASE_NAME", value_name = "NAME")]
+    pub lease_name: Option<String>,
+    /// After how long a silent leader is replaced; at least 3s.
+    #[arg(long, env = "WAYSTATION_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = lease)]
+    pub lease_duration: Duration,
+    /// Where /livez, /readyz and /metrics are served.
+    #[arg(long, env = "WAYSTATION_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    pub listen: SocketAddr,
+    /// How objects are first read: page by page, or as a stream (needs WatchList in the API server).
+    #[arg(long, env = "WAYSTATION_WATCH_MODE", value_enum, value_name = "MODE", default_value_t = WatchMode::List)]
+    pub watch_mode: WatchMode,
+    /// Objects in a page of a list.
+    #[arg(long, env = "WAYSTATION_PAGE_SIZE", value_name = "COUNT", default_value_t = 500,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub page_size: u32,
+    /// Writes to the API server at a time.
+    #[arg(long, env = "WAYSTATION_WRITE_CONCURRENCY", value_name = "COUNT", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub write_concurrency: u16,
+    /// How often what a broker holds is read and compared again; at least 1s.
+    #[arg(long, env = "WAYSTATION_RESYNC_INTERVAL", value_name = "DURATION", default_value = "10m", value_parser = resync)]
+    pub resync_interval: Duration,
+    /// How log lines look. What is logged is said by RUST_LOG, such as waystation=debug.
+    #[arg(long, env = "WAYSTATION_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+const OPERATOR_EXAMPLES: &str = "\
+Examples:
+  In a cluster, two replicas of which one leads:
+    waystation operator
+  On a desk, with a kubeconfig, beside the installation of the cluster:
+    KUBECONFIG=admin.conf waystation operator --controller-name desk --listen 127.0.0.1:8080
+  With logs for a machine, and all that the drives do:
+    RUST_LOG=waystation=info,waystation::drive=debug waystation operator --log-format json";
+
+/// How objects are first read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WatchMode {
+    /// Page by page.
+    List,
+    /// As the beginning of a watch.
+    Stream,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+fn at_least(text: &str, least: Duration) -> Result<Duration, String> {
+    let duration = api::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration < least {
+        return Err(format!("at least {}", api::format_duration(least)));
+    }
+    Ok(duration)
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    at_least(text, Duration::from_secs(3))
+}
+
+fn resync(text: &str) -> Result<Duration, String> {
+    at_least(text, Duration::from_secs(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_fit_together_and_have_defaults() {
+        Cli::command().debug_assert();
+        let Command::Operator(args) = Cli::parse_from(["waystation", "operator"]).command else { panic!() };
+        assert_eq!(args.controller_name, "waystation");
+        assert_eq!(args.lease_duration, Duration::from_secs(15));
+    }
+
+    #[test]
+    fn durations_are_checked() {
+        let parse = |flag: &str| Cli::try_parse_from(["waystation", "operator", flag]);
+        assert!(parse("--lease-duration=1s").unwrap_err().to_string().contains("at least 3s"));
+        assert!(parse("--resync-interval=soon").is_err());
+        assert!(parse("--resync-interval=30s").is_ok());
+    }
 }

@@ -5,9 +5,11 @@ use std::io::Write;
 use clap::Parser;
 use waystation::api::crds;
 use waystation::cli::{Cli, Command, CrdsArgs};
+use waystation::operator;
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
+        Command::Operator(args) => operator::process::run(args),
         Command::Crds(args) => run_crds(&args),
     }
 }

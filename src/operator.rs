@@ -1,1 +1,377 @@
-//! Wiring of `waystation operator`.
+//! Wiring of `waystation operator`: watches → model → drives → statuses, and in which order all of it starts and ends.
+//!
+//! [`run`] knows no signals, sockets or clocks of its own, so that the simulation runs the very same; [`process`] gives
+//! it the real ones. Every loop stands in one set: when one ends that should not, or panics, all of it ends, loudly.
+
+pub mod dispatch;
+pub mod links;
+pub mod meters;
+pub mod process;
+pub mod requests;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use kube::Client;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::cluster::events;
+use crate::cluster::lease::LeaseKeeper;
+use crate::cluster::readiness::Readiness;
+use crate::cluster::secrets::{References, SecretStore, Secrets};
+use crate::cluster::sources::Sources;
+use crate::cluster::writer::Writer;
+use crate::cluster::{discovery, watch, writer};
+use crate::drive::broker::actor;
+use crate::engine::clock::{Clock, Stopwatch};
+use crate::engine::jitter::Jitter;
+use crate::engine::mailbox::Mailbox;
+use crate::engine::owner;
+use crate::engine::permit::permit;
+use crate::engine::pulse::Pulses;
+use crate::engine::stop::Stop;
+use crate::messaging::model::{Model, Timing};
+use crate::metrics::Metrics;
+use dispatch::{Dispatch, Owned};
+use links::Links;
+use meters::Meters;
+
+/// Inputs that may wait for the model; who has more waits.
+const INPUTS: usize = 1024;
+/// How long what is in flight may take to end.
+const PARTING: Duration = Duration::from_secs(10);
+
+/// What can differ between installations.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The installation whose RouterConfigs are ours.
+    pub controller_name: String,
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub lease_name: String,
+    /// For how long a silent holder keeps the Lease.
+    pub lease_duration: Duration,
+    /// Who we are: unique among all processes, also over restarts.
+    pub identity: String,
+    /// Spreads retries.
+    pub seed: u64,
+    /// Bounds of watches.
+    pub watch: watch::Options,
+    /// Bounds of the status writer; its deadline is cut to what the Lease allows.
+    pub writer: writer::Limits,
+    /// Bounds of the drives; their deadline for commands is cut to what the Lease allows.
+    pub drive: actor::Limits,
+    /// Waiting times of the model.
+    pub timing: Timing,
+}
+
+impl Options {
+    /// What is usual, for a process of this identity and seed.
+    pub fn usual(identity: impl Into<String>, seed: u64) -> Self {
+        Self {
+            controller_name: crate::api::DEFAULT_CONTROLLER.to_owned(),
+            namespace: "waystation-system".to_owned(),
+            lease_name: crate::api::DEFAULT_CONTROLLER.to_owned(),
+            lease_duration: Duration::from_secs(15),
+            identity: identity.into(),
+            seed,
+            watch: watch::Options::default(),
+            writer: writer::Limits::default(),
+            drive: actor::Limits::default(),
+            timing: Timing::default(),
+        }
+    }
+}
+
+/// What shows from outside how a running operator is.
+#[derive(Clone, Default)]
+pub struct Health {
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
+    /// Whether its loops move.
+    pub pulses: Pulses,
+    /// What it waits for.
+    pub readiness: Readiness,
+}
+
+/// Everything that an operator is made of.
+pub struct Parts {
+    /// For watches, reads and the Lease: without a limit.
+    pub read_client: Client,
+    /// For writes.
+    pub write_client: Client,
+    /// How brokers are reached.
+    pub links: Arc<dyn Links>,
+    /// Unix time.
+    pub clock: Arc<dyn Clock>,
+    /// What can differ.
+    pub options: Options,
+    /// Filled as it runs.
+    pub health: Health,
+    /// When it resolves, the operator ends in order.
+    pub shutdown: BoxFuture<'static, ()>,
+}
+
+/// Why an operator ended that was not asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// A loop that never ends has ended.
+    #[error("the loop of the {0} has ended")]
+    Ended(&'static str),
+    /// A loop panicked; the panic itself is in the log.
+    #[error("a loop failed: {0}")]
+    Failed(#[source] tokio::task::JoinError),
+}
+
+/// How one loop ended.
+pub(crate) enum Ended {
+    /// It was to end some day.
+    Expected,
+    /// It was not.
+    Unexpected(&'static str),
+}
+
+/// A loop to be run beside the others.
+pub(crate) type Loop = BoxFuture<'static, Ended>;
+
+/// A loop that must not end.
+fn endless(name: &'static str, running: impl Future<Output = ()> + Send + 'static) -> Loop {
+    running.map(move |()| Ended::Unexpected(name)).boxed()
+}
+
+/// Runs an operator until `shutdown`, or until one of its loops fails.
+///
+/// # Errors
+/// When a loop fails.
+pub async fn run(parts: Parts) -> Result<(), OperatorError> {
+    let Parts { read_client, write_client, links, clock, options, health, shutdown } = parts;
+    let jitter = Jitter::seeded(options.seed);
+    let meters = Arc::new(Meters(Arc::clone(&health.metrics)));
+    let (granter, permit) = permit();
+    let (inputs, inbox) = mpsc::channel(INPUTS);
+    let (starter, mut to_start) = mpsc::unbounded_channel::<Loop>();
+    let (event_queue, event_writer) = events::queue(meters.clone());
+    let references = References::default();
+    let store = SecretStore::default();
+    let outbox = Mailbox::default();
+    let (stop_writer, release) = (Stop::default(), Stop::default());
+    // The permit must outlast what is sent, and be renewed in time all the same.
+    let longest = options.lease_duration / 3;
+    let mut limits = (options.writer.clone(), options.drive.clone());
+    limits.0.deadline = limits.0.deadline.min(longest);
+    limits.1.command = limits.1.command.min(longest);
+
+    let dispatch = Dispatch::new(dispatch::Parts {
+        outbox: outbox.clone(),
+        events: event_queue.clone(),
+        store: store.clone(),
+        links,
+        permit: permit.clone(),
+        reports: inputs.clone(),
+        limits: limits.1,
+        jitter: jitter.fork(),
+        meters: Arc::clone(&meters),
+        starter,
+    });
+    let drives = dispatch.drives();
+
+    let mut loops: JoinSet<Ended> = JoinSet::new();
+    let model = Owned::new(Model::new(options.timing.clone()));
+    let pulse = health.pulses.of("model");
+    let stopwatch = Stopwatch::start();
+    let owner_clock = Arc::clone(&clock);
+    loops.spawn(endless("model", async move {
+        let mut dispatch = dispatch;
+        owner::own(model, inbox, owner_clock, stopwatch, pulse, move |output, taken| dispatch.carry_out(output, taken))
+            .await;
+    }));
+    loops.spawn(
+        LeaseKeeper {
+            client: read_client.clone(),
+            namespace: options.namespace.clone(),
+            name: options.lease_name.clone(),
+            identity: options.identity.clone(),
+            duration: options.lease_duration,
+            granter,
+            inputs: inputs.clone(),
+            clock: Arc::clone(&clock),
+            readiness: health.readiness.clone(),
+            jitter: jitter.fork(),
+            meter: meters.clone(),
+            release: release.clone(),
+        }
+        .run()
+        .map({
+            let release = release.clone();
+            move |_| if release.is_requested() { Ended::Expected } else { Ended::Unexpected("Lease") }
+        }),
+    );
+    let secrets = Secrets {
+        client: read_client.clone(),
+        references: references.clone(),
+        store,
+        inputs: inputs.clone(),
+        options: options.watch.clone(),
+        jitter: jitter.fork(),
+        meter: meters.clone(),
+    };
+    loops.spawn(endless("Secrets", secrets.run().map(|_| ())));
+    let writer_stop = stop_writer.clone();
+    let writer = Writer {
+        client: write_client.clone(),
+        outbox,
+        permit: permit.clone(),
+        inputs: inputs.clone(),
+        limits: limits.0,
+        jitter: jitter.fork(),
+        meter: meters.clone(),
+        stop: stop_writer.clone(),
+    };
+    let writer_ended = Stop::default();
+    let ended = writer_ended.clone();
+    loops.spawn(writer.run().map(move |()| {
+        ended.request();
+        if writer_stop.is_requested() { Ended::Expected } else { Ended::Unexpected("status writer") }
+    }));
+    let identity: Arc<str> = options.identity.as_str().into();
+    loops.spawn(endless("events", event_writer.run(write_client, permit, Arc::clone(&clock), identity)));
+    let sources = Watching {
+        client: read_client,
+        options,
+        jitter: jitter.fork(),
+        inputs,
+        references,
+        readiness: health.readiness.clone(),
+        events: event_queue,
+        meters,
+    };
+    loops.spawn(endless("watches", sources.run()));
+
+    let mut supervise = Supervisor { loops, shutdown };
+    supervise.until_shutdown(&mut to_start).await?;
+
+    // Nothing new is begun; what was sent is answered; only then may another begin.
+    tracing::info!("ending: what is in flight is finished first");
+    stop_writer.request();
+    drives.finish();
+    let deadline = Instant::now() + PARTING;
+    let finished = async {
+        writer_ended.requested().await;
+        drives.finished().await;
+    };
+    supervise.meanwhile(deadline, finished).await?;
+    release.request();
+    supervise.parted(Instant::now() + PARTING).await
+}
+
+/// All loops, and the wish to end.
+struct Supervisor {
+    loops: JoinSet<Ended>,
+    shutdown: BoxFuture<'static, ()>,
+}
+
+impl Supervisor {
+    async fn until_shutdown(&mut self, to_start: &mut mpsc::UnboundedReceiver<Loop>) -> Result<(), OperatorError> {
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut self.shutdown => return Ok(()),
+                Some(new) = to_start.recv() => {
+                    self.loops.spawn(new);
+                }
+                Some(ended) = self.loops.join_next() => judge(ended)?,
+            }
+        }
+    }
+
+    async fn meanwhile(&mut self, deadline: Instant, done: impl Future<Output = ()>) -> Result<(), OperatorError> {
+        let done = timeout_at(deadline, done);
+        tokio::pin!(done);
+        loop {
+            tokio::select! {
+                biased;
+                in_time = &mut done => {
+                    if in_time.is_err() {
+                        tracing::warn!("not everything in flight was answered in time");
+                    }
+                    return Ok(());
+                }
+                Some(ended) = self.loops.join_next() => judge(ended)?,
+            }
+        }
+    }
+
+    /// Waits for the Lease to be given back. The keeper is the only loop left that ends by itself.
+    async fn parted(mut self, deadline: Instant) -> Result<(), OperatorError> {
+        loop {
+            match timeout_at(deadline, self.loops.join_next()).await {
+                Ok(Some(ended)) => {
+                    if let Ended::Expected = ended.map_err(OperatorError::Failed)? {
+                        return Ok(());
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+fn judge(ended: Result<Ended, tokio::task::JoinError>) -> Result<(), OperatorError> {
+    match ended.map_err(OperatorError::Failed)? {
+        Ended::Expected => Ok(()),
+        Ended::Unexpected(name) => Err(OperatorError::Ended(name)),
+    }
+}
+
+/// The watches of all kinds, begun when the API server has them.
+struct Watching {
+    client: Client,
+    options: Options,
+    jitter: Jitter,
+    inputs: mpsc::Sender<crate::messaging::input::Input>,
+    references: References,
+    readiness: Readiness,
+    events: events::EventQueue,
+    meters: Arc<Meters>,
+}
+
+impl Watching {
+    async fn run(self) {
+        discovery::crds(&self.client, &self.readiness).await;
+        let cluster_uid = discovery::cluster_uid(&self.client).await;
+        let sources = Sources {
+            client: self.client,
+            controller_name: self.options.controller_name.as_str().into(),
+            cluster_uid: cluster_uid.as_str().into(),
+            options: self.options.watch,
+            jitter: self.jitter,
+            inputs: self.inputs,
+            references: self.references,
+            readiness: self.readiness,
+            events: self.events,
+            meter: self.meters,
+        };
+        let all = (
+            sources.clone().namespaces(),
+            sources.clone().router_configs(),
+            sources.clone().address_spaces(),
+            sources.addresses(),
+        );
+        // Any end is the end of all.
+        let mut kinds = JoinSet::new();
+        kinds.spawn(all.0);
+        kinds.spawn(all.1);
+        kinds.spawn(all.2);
+        kinds.spawn(all.3);
+        if let Some(Err(failed)) = kinds.join_next().await
+            && failed.is_panic()
+        {
+            std::panic::resume_unwind(failed.into_panic());
+        }
+    }
+}

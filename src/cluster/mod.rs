@@ -1,1 +1,17 @@
-//! Everything that speaks to Kubernetes.
+//! Everything that speaks to Kubernetes: watches in, statuses, finalizers, events and the Lease out.
+//!
+//! Decides nothing: what is seen becomes inputs of the model, what the model wants written is written. Every call has
+//! a deadline, every loop survives a failing API server, and everything that writes holds the permit of the Lease.
+
+pub mod convert;
+pub mod discovery;
+pub mod events;
+pub mod lease;
+pub mod meter;
+pub mod patch;
+pub mod readiness;
+pub mod secrets;
+pub mod sources;
+pub mod status_body;
+pub mod watch;
+pub mod writer;

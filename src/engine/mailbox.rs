@@ -32,7 +32,7 @@ pub trait Item: Clone {
     type Tenant: Clone + Eq + Hash;
 
     /// What it is about.
-    fn slot(&self) -> &Self::Slot;
+    fn slot(&self) -> Self::Slot;
     /// Whose turn it takes.
     fn tenant(&self) -> &Self::Tenant;
     /// Its lane.
@@ -62,15 +62,17 @@ struct Shared<J: Item> {
 }
 
 impl<J: Item> Mailbox<J> {
-    /// Takes in an item; an older one of its slot that still waits is forgotten. Ignored after [`Self::close`].
-    pub fn put(&self, item: J) {
+    /// Takes in an item; an older one of its slot that still waits is forgotten, and then the answer is true. Ignored
+    /// after [`Self::close`].
+    pub fn put(&self, item: J) -> bool {
         let mut state = self.state();
         if state.closed {
-            return;
+            return false;
         }
-        state.put(item);
+        let superseded = state.put(item);
         drop(state);
         self.0.arrived.notify_one();
+        superseded
     }
 
     /// Waits until something may go and takes up to `max` items, of `lowest` class or better. Empty once closed (and
@@ -140,6 +142,21 @@ impl<J: Item> Mailbox<J> {
     /// Whether a newer item of the slot waits behind the one in flight.
     pub fn superseded(&self, slot: &J::Slot) -> bool {
         self.state().waiting.contains_key(slot)
+    }
+
+    /// Whether the item of this slot and generation is in flight still: it may have been forgotten since.
+    pub fn flies(&self, slot: &J::Slot, generation: u64) -> bool {
+        self.state().flying.get(slot).is_some_and(|flying| flying.item.generation() == generation)
+    }
+
+    /// Forgets everything, also what is in flight: whoever put it knows better by now. Says how much that was.
+    pub fn clear(&self) -> usize {
+        let mut state = self.state();
+        let forgotten = state.waiting.len() + state.flying.len();
+        state.waiting.clear();
+        state.flying.clear();
+        state.lanes = [Lane::new(), Lane::new()];
+        forgotten
     }
 
     /// Items of a class that wait.
@@ -249,28 +266,30 @@ impl<J: Item> State<J> {
         self.ticket
     }
 
-    fn put(&mut self, item: J) {
-        if let Some(waiting) = self.waiting.get_mut(item.slot()) {
+    fn put(&mut self, item: J) -> bool {
+        if let Some(waiting) = self.waiting.get_mut(&item.slot()) {
             let same_line = waiting.item.tenant() == item.tenant();
             if same_line && item.class() >= waiting.lane {
                 waiting.item = item;
-                return;
+                return true;
             }
             let lane = waiting.lane;
             self.lanes[lane as usize].depth -= 1;
             let lane = lane.min(item.class());
             self.enter(item, lane, End::Back);
+            true
         } else {
             let lane = item.class();
             self.enter(item, lane, End::Back);
+            false
         }
     }
 
     fn enter(&mut self, item: J, lane: Class, end: End) {
         let ticket = self.next_ticket();
         self.lanes[lane as usize].depth += 1;
-        self.lanes[lane as usize].stand(item.tenant(), (item.slot().clone(), ticket), end);
-        self.waiting.insert(item.slot().clone(), Waiting { item, lane, ticket, parked: false });
+        self.lanes[lane as usize].stand(item.tenant(), (item.slot(), ticket), end);
+        self.waiting.insert(item.slot(), Waiting { item, lane, ticket, parked: false });
     }
 
     fn take(&mut self, lowest: Class) -> Option<J> {
@@ -308,7 +327,7 @@ impl<J: Item> State<J> {
                 lane.depth -= 1;
                 *ticket += 1;
                 let departure = *ticket;
-                flying.insert(waits.item.slot().clone(), Flying { item: waits.item.clone(), lane: class, departure });
+                flying.insert(waits.item.slot(), Flying { item: waits.item.clone(), lane: class, departure });
                 return Some(waits.item);
             }
         }
@@ -352,8 +371,8 @@ impl<J: Item> State<J> {
         let mut lost: Vec<_> = self.flying.drain().map(|(_, flying)| flying).collect();
         lost.sort_unstable_by_key(|flying| std::cmp::Reverse(flying.departure));
         for flying in lost {
-            if self.waiting.contains_key(flying.item.slot()) {
-                let slot = flying.item.slot().clone();
+            let slot = flying.item.slot();
+            if self.waiting.contains_key(&slot) {
                 self.unpark(&slot);
             } else {
                 self.enter(flying.item, flying.lane, End::Front);

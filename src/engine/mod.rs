@@ -5,7 +5,9 @@
 //! deterministic under a paused one: hash seeds are fixed, wake-ups are first come, first served.
 
 pub mod clock;
+pub mod jitter;
 pub mod mailbox;
 pub mod owner;
 pub mod permit;
 pub mod pulse;
+pub mod stop;

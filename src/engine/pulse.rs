@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 type Since = Mutex<Option<Instant>>;
+type Named = (&'static str, Arc<Since>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -14,7 +15,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// All loops of a process.
 #[derive(Clone, Debug, Default)]
-pub struct Pulses(Arc<Mutex<Vec<(&'static str, Arc<Since>)>>>);
+pub struct Pulses(Arc<Mutex<Vec<Named>>>);
 
 /// One loop's.
 #[derive(Clone, Debug)]

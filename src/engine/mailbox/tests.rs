@@ -18,8 +18,8 @@ impl Item for Letter {
     type Slot = u8;
     type Tenant = u8;
 
-    fn slot(&self) -> &u8 {
-        &self.slot
+    fn slot(&self) -> u8 {
+        self.slot
     }
     fn tenant(&self) -> &u8 {
         &self.tenant

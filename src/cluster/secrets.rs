@@ -1,0 +1,323 @@
+//! The Secrets that RouterConfigs name, and no others.
+//!
+//! Watches carry metadata only; contents are read by name when a referenced Secret has moved. Up to [`BY_NAME`] of a
+//! namespace are watched one by one, above that the namespace's metadata are. The last known contents of a Secret
+//! that goes missing are kept while it is referenced. Contents never appear in logs: they are not even decoded by
+//! the client library, which logs what it cannot decode.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::Api;
+use kube::core::{PartialObjectMeta, Request};
+use kube::{Client, Error, Resource};
+use serde::Deserialize;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::meter::Meter;
+use super::sources::Closed;
+use super::watch::{Options, Seen, Watch};
+use crate::engine::jitter::Jitter;
+use crate::messaging::ids::Key;
+use crate::messaging::input::Input;
+
+/// Secrets of one namespace that are watched one by one.
+pub const BY_NAME: usize = 24;
+const DEADLINE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Contents of a Secret. Shows its keys and never its values.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct SecretData(BTreeMap<String, Vec<u8>>);
+
+impl SecretData {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&[u8]> {
+        self.0.get(key).map(Vec::as_slice)
+    }
+}
+
+impl FromIterator<(String, Vec<u8>)> for SecretData {
+    fn from_iter<I: IntoIterator<Item = (String, Vec<u8>)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for SecretData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which Secrets are referenced by which RouterConfig. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct References(Arc<Referenced>);
+
+#[derive(Debug, Default)]
+struct Referenced {
+    by_config: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
+    moved: Notify,
+}
+
+impl References {
+    /// A RouterConfig names these Secrets now, and no others.
+    pub fn set(&self, config: &Key, secrets: impl IntoIterator<Item = Key>) {
+        let secrets: BTreeSet<Key> = secrets.into_iter().collect();
+        let changed = {
+            let mut all = lock(&self.0.by_config);
+            if secrets.is_empty() {
+                all.remove(config).is_some()
+            } else {
+                all.insert(config.clone(), secrets.clone()) != Some(secrets)
+            }
+        };
+        if changed {
+            self.0.moved.notify_one();
+        }
+    }
+
+    fn all(&self) -> BTreeSet<Key> {
+        lock(&self.0.by_config).values().flatten().cloned().collect()
+    }
+}
+
+/// The last known contents of referenced Secrets. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct SecretStore(Arc<Mutex<BTreeMap<Key, Arc<SecretData>>>>);
+
+impl SecretStore {
+    /// The last known contents.
+    pub fn get(&self, key: &Key) -> Option<Arc<SecretData>> {
+        lock(&self.0).get(key).cloned()
+    }
+}
+
+/// A number for contents: differs when they do.
+fn revision(data: &SecretData) -> u64 {
+    ahash::RandomState::with_seeds(11, 13, 17, 19).hash_one(data)
+}
+
+/// What is watched by one watch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Name(Key),
+    Namespace(Arc<str>),
+}
+
+/// The watches that cover these Secrets.
+fn scopes(referenced: &BTreeSet<Key>) -> BTreeSet<Scope> {
+    let mut counts: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+    for key in referenced {
+        *counts.entry(&key.namespace).or_default() += 1;
+    }
+    let scope = |key: &Key| match counts.get(&key.namespace) {
+        Some(count) if *count > BY_NAME => Scope::Namespace(Arc::clone(&key.namespace)),
+        _ => Scope::Name(key.clone()),
+    };
+    referenced.iter().map(scope).collect()
+}
+
+/// A Secret has moved to this `resourceVersion`, or is gone.
+type Moved = (Key, Option<String>);
+
+/// Follows the referenced Secrets.
+pub struct Secrets {
+    /// For watches and reads.
+    pub client: Client,
+    /// Which to follow.
+    pub references: References,
+    /// Where contents go.
+    pub store: SecretStore,
+    /// Where revisions go.
+    pub inputs: mpsc::Sender<Input>,
+    /// Bounds of watches.
+    pub options: Options,
+    /// Spreads retries.
+    pub jitter: Jitter,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+}
+
+/// What is known of a Secret.
+#[derive(Default)]
+struct Known {
+    /// `resourceVersion` last read.
+    version: Option<String>,
+    /// What was told last: none when nothing was.
+    told: Option<Option<u64>>,
+}
+
+impl Secrets {
+    /// Runs until nobody takes inputs.
+    ///
+    /// # Errors
+    /// Then.
+    pub async fn run(self) -> Result<(), Closed> {
+        let (moved_in, mut moved) = mpsc::channel::<Moved>(64);
+        let mut tasks = JoinSet::new();
+        let mut watches: BTreeMap<Scope, AbortHandle> = BTreeMap::new();
+        let mut known: BTreeMap<Key, Known> = BTreeMap::new();
+        let mut to_read: BTreeSet<Key> = BTreeSet::new();
+        loop {
+            self.follow_references(&mut known, &mut to_read);
+            let wanted = scopes(&known.keys().cloned().collect());
+            watches.retain(|scope, task| {
+                let keep = wanted.contains(scope);
+                if !keep {
+                    task.abort();
+                }
+                keep
+            });
+            for scope in wanted {
+                watches.entry(scope.clone()).or_insert_with(|| tasks.spawn(self.watch(scope, moved_in.clone())));
+            }
+            while tasks.try_join_next().is_some() {}
+
+            let mut failed = false;
+            for key in std::mem::take(&mut to_read) {
+                if !self.read(&key, known.entry(key.clone()).or_default()).await? {
+                    failed = true;
+                    to_read.insert(key);
+                }
+            }
+            let retry =
+                async { if failed { sleep(self.jitter.spread(RETRY)).await } else { std::future::pending().await } };
+            tokio::select! {
+                biased;
+                () = self.references.0.moved.notified() => {}
+                moved = moved.recv() => {
+                    let Some((key, version)) = moved else { return Err(Closed) };
+                    if known.get(&key).is_some_and(|known| version.is_none() || known.version != version) {
+                        to_read.insert(key);
+                    }
+                }
+                () = retry => {}
+                () = self.inputs.closed() => return Err(Closed),
+            }
+        }
+    }
+
+    fn follow_references(&self, known: &mut BTreeMap<Key, Known>, to_read: &mut BTreeSet<Key>) {
+        let referenced = self.references.all();
+        let mut store = lock(&self.store.0);
+        known.retain(|key, _| referenced.contains(key));
+        to_read.retain(|key| referenced.contains(key));
+        store.retain(|key, _| referenced.contains(key));
+        for key in referenced {
+            known.entry(key.clone()).or_insert_with(|| {
+                to_read.insert(key);
+                Known::default()
+            });
+        }
+    }
+
+    fn watch(&self, scope: Scope, moved: mpsc::Sender<Moved>) -> impl Future<Output = ()> + Send + use<> {
+        let (namespace, name) = match &scope {
+            Scope::Name(key) => (Arc::clone(&key.namespace), Some(Arc::clone(&key.name))),
+            Scope::Namespace(namespace) => (Arc::clone(namespace), None),
+        };
+        let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(self.client.clone(), &namespace);
+        let (options, jitter) = (self.options.clone(), self.jitter.fork());
+        let mut watch = Watch::new(api, "Secret", options, jitter, Arc::clone(&self.meter));
+        if let Some(name) = name {
+            watch = watch.fields(format!("metadata.name={name}"));
+        }
+        async move {
+            loop {
+                let event = match watch.next().await {
+                    Seen::Applied { object, .. } => {
+                        let key = super::convert::key(&object.metadata);
+                        (key, object.metadata.resource_version.clone())
+                    }
+                    Seen::Deleted(key) => (key, None),
+                    // A Secret that is not listed was read as missing when it was first referenced.
+                    Seen::Complete => continue,
+                };
+                if moved.send(event).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads a Secret and tells what is new of it; false when that has to be tried again.
+    async fn read(&self, key: &Key, known: &mut Known) -> Result<bool, Closed> {
+        let read = match timeout(DEADLINE, get(&self.client, key)).await {
+            Ok(read) => read,
+            Err(_) => Err(ReadError::Late),
+        };
+        let now = match read {
+            Ok(Some((data, version))) => {
+                let revision = revision(&data);
+                known.version = version;
+                lock(&self.store.0).insert(key.clone(), Arc::new(data));
+                Some(revision)
+            }
+            Ok(None) => {
+                known.version = None;
+                None
+            }
+            Err(error) => {
+                tracing::warn!(secret = %key, %error, "reading a Secret failed; it is tried again");
+                return Ok(false);
+            }
+        };
+        if known.told != Some(now) {
+            known.told = Some(now);
+            self.inputs.send(Input::Secret(key.clone(), now)).await.map_err(|_| Closed)?;
+        }
+        Ok(true)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error(transparent)]
+    Request(#[from] Error),
+    /// Without the text: it is the Secret.
+    #[error("the answer is no Secret")]
+    Unreadable,
+    #[error("no answer in time")]
+    Late,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    metadata: Metadata,
+    #[serde(default)]
+    data: BTreeMap<String, ByteString>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: Option<String>,
+}
+
+async fn get(client: &Client, key: &Key) -> Result<Option<(SecretData, Option<String>)>, ReadError> {
+    let path = Secret::url_path(&(), Some(&key.namespace));
+    let request = Request::new(path).get(&key.name, &kube::api::GetParams::default());
+    let request = request.map_err(|_| ReadError::Unreadable)?;
+    match client.request_text(request).await {
+        Ok(text) => {
+            let body: Body = serde_json::from_str(&text).map_err(|_| ReadError::Unreadable)?;
+            let data = body.data.into_iter().map(|(key, value)| (key, value.0)).collect();
+            Ok(Some((data, body.metadata.resource_version)))
+        }
+        Err(Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

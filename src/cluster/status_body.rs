@@ -1,0 +1,218 @@
+//! Statuses of the model as the API has them, and back.
+//!
+//! Invariant: what is written and read back is equal to what was decided, else every restart would write it again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::convert;
+use crate::api;
+use crate::api::DurationText;
+use crate::api::conditions::{ACCEPTED, ConditionValue, READY, find};
+use crate::messaging::ids::Kind;
+use crate::messaging::input::{Redelivery, Ttl};
+use crate::messaging::output::Status;
+use crate::messaging::status::{
+    AddressSpaceStatus, AddressStatus, BrokerStatus, Condition, RouterConfigStatus, TargetState,
+};
+
+/// The JSON of a status, for `.status` of a server-side apply.
+///
+/// # Errors
+/// Never in practice: everything in it has a JSON form.
+pub fn body(status: &Status, generation: i64) -> serde_json::Result<Value> {
+    match status {
+        Status::RouterConfig(status) => serde_json::to_value(router_config(status, generation)),
+        Status::AddressSpace(status) => serde_json::to_value(address_space(status, generation)),
+        Status::Address(status) => serde_json::to_value(address(status, generation)),
+    }
+}
+
+/// The whole object of a server-side apply: with its uid, so that a namesake is never written.
+pub fn applied(kind: Kind, namespace: &str, name: &str, uid: &str, status: &Value) -> Value {
+    json!({
+        "apiVersion": format!("{}/{}", api::GROUP, api::VERSION),
+        "kind": kind.as_str(),
+        "metadata": { "namespace": namespace, "name": name, "uid": uid },
+        "status": status,
+    })
+}
+
+fn router_config(status: &RouterConfigStatus, generation: i64) -> api::RouterConfigStatus {
+    let serving = status.brokers.iter().filter(|broker| broker.state == TargetState::Serving).count();
+    api::RouterConfigStatus {
+        conditions: conditions(status.accepted.as_ref(), status.ready.as_ref()),
+        observed_generation: Some(generation),
+        kind: Some("Messaging".to_owned()),
+        owner: status.owner.as_deref().map(str::to_owned),
+        brokers_summary: Some(format!("{serving}/{}", status.brokers.len())),
+        brokers: status.brokers.iter().map(broker).collect(),
+        orphans: Some(u32::try_from(status.orphans).unwrap_or_default()),
+        orphans_pruned: status.orphans_pruned.as_deref().map(str::to_owned),
+        resynced: status.resynced.as_deref().map(str::to_owned),
+    }
+}
+
+fn broker(broker: &BrokerStatus) -> api::router_config::BrokerStatus {
+    use api::router_config::BrokerState;
+    api::router_config::BrokerStatus {
+        name: broker.name.to_string(),
+        state: match broker.state {
+            TargetState::Connecting => BrokerState::Connecting,
+            TargetState::Filling => BrokerState::Filling,
+            TargetState::Serving => BrokerState::Serving,
+            TargetState::Unreachable => BrokerState::Unreachable,
+        },
+        message: broker.message.to_string(),
+        since: Some(time(broker.since_s)),
+    }
+}
+
+fn address_space(status: &AddressSpaceStatus, generation: i64) -> api::AddressSpaceStatus {
+    let count = |number: i64| u32::try_from(number).unwrap_or_default();
+    let (total, ready) = (count(status.total), count(status.ready_addresses));
+    let endpoint = status.endpoint.as_ref().map(|(host, port)| api::address_space::Endpoint {
+        name: status.broker.as_deref().unwrap_or_default().to_owned(),
+        host: host.to_string(),
+        port: *port,
+    });
+    api::AddressSpaceStatus {
+        conditions: conditions(status.accepted.as_ref(), status.ready.as_ref()),
+        observed_generation: Some(generation),
+        addresses: Some(api::address_space::AddressCount { total, ready }),
+        summary: Some(format!("{ready}/{total}")),
+        address_prefix: status.address_prefix.as_deref().map(str::to_owned),
+        broker: status.broker.as_deref().map(str::to_owned),
+        endpoints: endpoint.into_iter().collect(),
+    }
+}
+
+fn address(status: &AddressStatus, generation: i64) -> api::AddressStatus {
+    let text =
+        |ms: Option<i64>| ms.map(|ms| DurationText::from(Duration::from_millis(u64::try_from(ms).unwrap_or_default())));
+    let ttl = status.ttl;
+    let redelivery = status.redelivery;
+    api::AddressStatus {
+        conditions: conditions(status.accepted.as_ref(), status.ready.as_ref()),
+        observed_generation: Some(generation),
+        address: status.address.as_deref().map(str::to_owned),
+        brokers: status
+            .brokers
+            .iter()
+            .map(|name| api::address::AddressBroker {
+                name: name.to_string(),
+                state: api::address::AddressBrokerState::Active,
+            })
+            .collect(),
+        message_ttl: (ttl != Ttl::default())
+            .then(|| api::settings::MessageTtl { minimum: text(ttl.minimum_ms), maximum: text(ttl.maximum_ms) }),
+        redelivery: (redelivery != Redelivery::default()).then(|| api::settings::Redelivery {
+            max_attempts: redelivery.max_attempts,
+            delay: text(redelivery.delay_ms),
+            delay_multiplier: redelivery.delay_multiplier,
+            max_delay: text(redelivery.max_delay_ms),
+        }),
+    }
+}
+
+fn conditions(accepted: Option<&Condition>, ready: Option<&Condition>) -> Vec<ApiCondition> {
+    let one = |type_: &str, condition: Option<&Condition>| {
+        condition.map(|condition| ApiCondition {
+            type_: type_.to_owned(),
+            status: ConditionValue::from(condition.status).as_str().to_owned(),
+            reason: condition.reason.to_owned(),
+            message: condition.message.to_string(),
+            observed_generation: Some(condition.generation),
+            last_transition_time: time(condition.since_s),
+        })
+    };
+    one(ACCEPTED, accepted).into_iter().chain(one(READY, ready)).collect()
+}
+
+fn time(unix_s: i64) -> Time {
+    Time(Timestamp::from_second(unix_s).unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+// === Reading ===
+
+/// The status that came with a RouterConfig.
+pub fn read_router_config(status: &api::RouterConfigStatus) -> RouterConfigStatus {
+    use api::router_config::BrokerState;
+    RouterConfigStatus {
+        accepted: condition(&status.conditions, ACCEPTED),
+        ready: condition(&status.conditions, READY),
+        owner: text(status.owner.as_ref()),
+        brokers: status
+            .brokers
+            .iter()
+            .map(|broker| BrokerStatus {
+                name: broker.name.as_str().into(),
+                state: match broker.state {
+                    BrokerState::Filling => TargetState::Filling,
+                    BrokerState::Serving => TargetState::Serving,
+                    BrokerState::Unreachable => TargetState::Unreachable,
+                    BrokerState::Connecting | BrokerState::Unknown => TargetState::Connecting,
+                },
+                message: broker.message.as_str().into(),
+                since_s: broker.since.as_ref().map_or(0, |since| since.0.as_second()),
+            })
+            .collect(),
+        orphans: i64::from(status.orphans.unwrap_or_default()),
+        orphans_pruned: text(status.orphans_pruned.as_ref()),
+        resynced: text(status.resynced.as_ref()),
+    }
+}
+
+/// The status that came with an AddressSpace.
+pub fn read_address_space(status: &api::AddressSpaceStatus) -> AddressSpaceStatus {
+    let count = status.addresses.unwrap_or_default();
+    AddressSpaceStatus {
+        accepted: condition(&status.conditions, ACCEPTED),
+        ready: condition(&status.conditions, READY),
+        total: i64::from(count.total),
+        ready_addresses: i64::from(count.ready),
+        address_prefix: text(status.address_prefix.as_ref()),
+        broker: text(status.broker.as_ref()),
+        endpoint: status.endpoints.first().map(|endpoint| (endpoint.host.as_str().into(), endpoint.port)),
+    }
+}
+
+/// The status that came with an Address.
+pub fn read_address(status: &api::AddressStatus) -> AddressStatus {
+    AddressStatus {
+        accepted: condition(&status.conditions, ACCEPTED),
+        ready: condition(&status.conditions, READY),
+        address: text(status.address.as_ref()),
+        brokers: status.brokers.iter().map(|broker| broker.name.as_str().into()).collect(),
+        // What is not readable differs from what is wanted, and is written anew.
+        ttl: convert::ttl(status.message_ttl.as_ref()).unwrap_or_default(),
+        redelivery: convert::redelivery(status.redelivery.as_ref()).unwrap_or_default(),
+    }
+}
+
+fn condition(conditions: &[ApiCondition], type_: &str) -> Option<Condition> {
+    let found = find(conditions, type_)?;
+    Some(Condition {
+        status: found.status == ConditionValue::True.as_str(),
+        reason: known_reason(&found.reason),
+        message: found.message.as_str().into(),
+        generation: found.observed_generation.unwrap_or_default(),
+        since_s: found.last_transition_time.0.as_second(),
+    })
+}
+
+/// A reason of any kind; one of another version becomes empty, and so differs from all.
+fn known_reason(reason: &str) -> &'static str {
+    crate::messaging::reason::known(reason)
+}
+
+fn text(text: Option<&String>) -> Option<Arc<str>> {
+    text.map(|text| text.as_str().into())
+}
+
+#[cfg(test)]
+mod tests;

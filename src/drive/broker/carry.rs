@@ -1,0 +1,485 @@
+//! How one job is carried out on a session: which operations, in which order, and what their refusals mean.
+//!
+//! Every wish is a state, so each operation may find its work done already: a process that died between any two of
+//! them is made good by the next job of the slot. Nothing is changed or destroyed that does not carry our owner.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ahash::RandomState;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout};
+
+use super::link::{BrokerSession, Call, CallError};
+use super::ops::{self, ListedQueue, Refusal};
+use crate::engine::permit::Permit;
+use crate::messaging::broker::{Contents, Done, Entry, Job, ObservedQueue, Queue, Routing, Wish};
+use crate::messaging::ids::Slot;
+
+/// An own removal is expected to be told within this time; what is told later is somebody else's.
+const ECHO: Duration = Duration::from_secs(10);
+
+/// What counts commands.
+pub trait Meter: Send + Sync {
+    /// A management operation was answered (`ok`, `refused`) or not (`lost`, `timeout`).
+    fn command(&self, operation: &'static str, result: &'static str, took: Duration);
+}
+
+/// Why a job was not answered.
+#[derive(Debug, PartialEq)]
+pub enum Halt {
+    /// The broker's words, for the object.
+    Refused(String),
+    /// The session is of no use any more.
+    Dead(String),
+}
+
+impl Halt {
+    fn is(&self, meaning: Refusal) -> bool {
+        matches!(self, Self::Refused(words) if ops::classify(words) == meaning)
+    }
+}
+
+type Known<V> = HashMap<Slot, V, RandomState>;
+
+/// What is known of a broker during one session.
+struct Memory {
+    /// Our queues, as read, made or updated on this session.
+    queues: Known<ObservedQueue>,
+    /// Our addresses without a queue, as made or read on this session.
+    addresses: Known<()>,
+    /// Removals of our own that are not yet told back, with their number and time.
+    leaving: Known<(u32, Instant)>,
+    /// Settings in force where an address has none of its own, by prefix.
+    base: HashMap<String, Map<String, Value>, RandomState>,
+}
+
+/// Carries jobs out on one session.
+pub struct Carrier<'a> {
+    session: &'a dyn BrokerSession,
+    owner: &'a str,
+    permit: &'a Permit,
+    deadline: Duration,
+    meter: &'a dyn Meter,
+    memory: Mutex<Memory>,
+}
+
+impl<'a> Carrier<'a> {
+    /// For what belongs to `owner`. A command is sent only while `permit` lasts for `deadline`, and an answer that
+    /// takes longer ends the session.
+    pub fn new(
+        session: &'a dyn BrokerSession,
+        owner: &'a str,
+        permit: &'a Permit,
+        deadline: Duration,
+        meter: &'a dyn Meter,
+    ) -> Self {
+        let seeds = || RandomState::with_seeds(2, 4, 6, 8);
+        let memory = Memory {
+            queues: Known::with_hasher(seeds()),
+            addresses: Known::with_hasher(seeds()),
+            leaving: Known::with_hasher(seeds()),
+            base: HashMap::with_hasher(seeds()),
+        };
+        Self { session, owner, permit, deadline, meter, memory: Mutex::new(memory) }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what was read, in place of what was known before. What is known of `newer` slots stays as it is.
+    pub fn learn(&self, contents: &Contents, newer: &BTreeSet<Slot>) {
+        let mut memory = self.memory();
+        memory.queues.retain(|name, _| newer.contains(name));
+        memory.addresses.retain(|name, ()| newer.contains(name));
+        for (name, queue) in contents.queues.iter().filter(|(name, _)| !newer.contains(*name)) {
+            memory.queues.insert(name.clone(), queue.clone());
+        }
+        let plain = contents.addresses.keys().filter(|name| !contents.queues.contains_key(*name));
+        for name in plain.filter(|name| !newer.contains(*name)) {
+            memory.addresses.insert(name.clone(), ());
+        }
+    }
+
+    /// A removal was told: whether something of ours went by another's hand.
+    pub fn removed(&self, name: &str, queue: bool) -> bool {
+        let mut memory = self.memory();
+        if let Some((count, since)) = memory.leaving.get_mut(name) {
+            let fresh = since.elapsed() < ECHO;
+            *count -= 1;
+            if *count == 0 || !fresh {
+                memory.leaving.remove(name);
+            }
+            if fresh {
+                return false;
+            }
+        }
+        if queue { memory.queues.remove(name).is_some() } else { memory.addresses.remove(name).is_some() }
+    }
+
+    /// Carries one job out.
+    ///
+    /// # Errors
+    /// With the reason, when the session is of no use any more; whether the job was carried out is unknown then.
+    pub async fn carry_out(&self, job: &Job) -> Result<Result<Done, String>, String> {
+        let done = match &job.wish {
+            Wish::Hold { entry, replace } => self.hold(&job.slot, entry, *replace).await.map(|()| Done::Held),
+            Wish::Verify { entry } => self.verify(entry).await,
+            Wish::Gone { entry, only_if_empty } => self.gone(entry, *only_if_empty).await,
+        };
+        match done {
+            Ok(done) => Ok(Ok(done)),
+            Err(Halt::Refused(words)) => Ok(Err(words)),
+            Err(Halt::Dead(reason)) => Err(reason),
+        }
+    }
+
+    // === Hold ===
+
+    async fn hold(&self, slot: &Slot, entry: &Entry, replace: bool) -> Result<(), Halt> {
+        match &entry.queue {
+            Some(queue) => self.hold_queue(entry, queue, replace).await,
+            None => self.hold_address(slot, entry, replace).await,
+        }
+    }
+
+    async fn hold_queue(&self, entry: &Entry, queue: &Queue, replace: bool) -> Result<(), Halt> {
+        if let Some(there) = self.ours(&queue.name).await?
+            && self.settle_difference(entry, queue, &there, replace).await?
+        {
+            return Ok(());
+        }
+        if replace && entry.settings.is_some() {
+            self.clear_address(entry).await?;
+        }
+        self.put_settings(entry).await?;
+        self.permit.granted(self.deadline).await;
+        // The address is made by its owner only: a subscription without its topic is refused.
+        let make_address =
+            entry.settings.as_ref().map(|_| self.send(ops::create_address(&entry.address, entry.routing)));
+        let make_queue = self.send(ops::create_queue(queue, &entry.address, entry.routing, self.owner, false));
+        let (address, made) = futures::future::join(
+            async {
+                match make_address {
+                    Some(answer) => answer.await.map(|_| ()),
+                    None => Ok(()),
+                }
+            },
+            make_queue,
+        )
+        .await;
+        match address {
+            Err(halt) if !halt.is(Refusal::AlreadyExists) => return Err(halt),
+            _ => {}
+        }
+        match made {
+            Ok(_) => {}
+            // Somebody was quicker, or an answer got lost: what is there decides.
+            Err(halt) if halt.is(Refusal::AlreadyExists) => match self.find_ours(&queue.name).await? {
+                Some(there) if self.settle_difference(entry, queue, &there, replace).await? => return Ok(()),
+                _ => return Err(halt),
+            },
+            Err(halt) => return Err(halt),
+        }
+        self.remember(entry, queue);
+        Ok(())
+    }
+
+    /// Brings a queue of ours that is there already to what is wanted; false: it was destroyed to make room.
+    async fn settle_difference(
+        &self,
+        entry: &Entry,
+        queue: &Queue,
+        there: &ObservedQueue,
+        replace: bool,
+    ) -> Result<bool, Halt> {
+        let fits = there.address == entry.address && there.routing == entry.routing && there.durable == queue.durable;
+        if fits {
+            self.put_settings(entry).await?;
+            if there.max_consumers != queue.max_consumers {
+                self.call(ops::update_queue(&queue.name, queue.max_consumers)).await?;
+            }
+            self.remember(entry, queue);
+            return Ok(true);
+        }
+        if !replace {
+            let messages = self.count(&queue.name).await?.unwrap_or(there.messages);
+            let durable = if there.durable { "durable" } else { "non-durable" };
+            return Err(Halt::Refused(format!(
+                "queue {} is there already as a {durable} {} queue of address {} and holds {messages} messages: delete \
+                 what stands for it, or use another address",
+                there.name,
+                there.routing.as_str(),
+                there.address,
+            )));
+        }
+        self.destroy(&there.name).await?;
+        if there.address == there.name && there.address != entry.address {
+            // It owned its address; the new one is bound elsewhere.
+            self.delete_address(&there.address).await?;
+            self.call(ops::remove_settings(&there.address)).await?;
+        }
+        Ok(false)
+    }
+
+    async fn hold_address(&self, slot: &Slot, entry: &Entry, replace: bool) -> Result<(), Halt> {
+        if replace {
+            if let Some(there) = self.ours(slot).await? {
+                self.destroy(&there.name).await?;
+            }
+            self.clear_address(entry).await?;
+        }
+        self.put_settings(entry).await?;
+        if let Err(halt) = self.call(ops::create_address(&entry.address, entry.routing)).await {
+            if !halt.is(Refusal::AlreadyExists) {
+                return Err(halt);
+            }
+            let types = self.routing_types(&entry.address).await?.unwrap_or_default();
+            if !types.contains(&entry.routing) {
+                return Err(Halt::Refused(format!(
+                    "address {} is there already as {} and not as {}: remove it, or use another address",
+                    entry.address,
+                    types.iter().map(|routing| routing.as_str()).collect::<Vec<_>>().join(", "),
+                    entry.routing.as_str(),
+                )));
+            }
+        }
+        self.memory().addresses.insert(slot.clone(), ());
+        Ok(())
+    }
+
+    /// Before something of another type takes its place, an address that routes in another way goes.
+    async fn clear_address(&self, entry: &Entry) -> Result<(), Halt> {
+        match self.routing_types(&entry.address).await? {
+            Some(types) if types != [entry.routing] => self.delete_address(&entry.address).await,
+            _ => Ok(()),
+        }
+    }
+
+    fn remember(&self, entry: &Entry, queue: &Queue) {
+        let observed = ObservedQueue {
+            name: queue.name.clone(),
+            address: entry.address.clone(),
+            routing: entry.routing,
+            durable: queue.durable,
+            max_consumers: queue.max_consumers,
+            messages: 0,
+        };
+        self.memory().queues.insert(queue.name.clone(), observed);
+    }
+
+    async fn put_settings(&self, entry: &Entry) -> Result<(), Halt> {
+        let Some(settings) = &entry.settings else { return Ok(()) };
+        let echo = self.call(ops::put_settings(&entry.address, settings)).await?;
+        ops::check_echo(settings, &echo).map_err(|missed| {
+            Halt::Refused(format!("the broker did not take these settings as they were given: {}", missed.join(", ")))
+        })
+    }
+
+    // === Verify ===
+
+    async fn verify(&self, entry: &Entry) -> Result<Done, Halt> {
+        let Some(settings) = &entry.settings else { return Ok(Done::Held) };
+        let in_force = ops::parse_settings(&self.call(ops::read_settings(&entry.address)).await?);
+        let base = self.base(&entry.address).await?;
+        if ops::differing(settings, &in_force, &base).is_empty() {
+            return Ok(Done::Held);
+        }
+        self.put_settings(entry).await?;
+        Ok(Done::Repaired)
+    }
+
+    /// What is in force for a name beside the address that has no settings of its own.
+    async fn base(&self, address: &str) -> Result<Map<String, Value>, Halt> {
+        let prefix = address.split_once('/').map(|(space, _)| format!("{space}/")).unwrap_or_default();
+        let known = self.memory().base.get(&prefix).cloned();
+        if let Some(base) = known {
+            return Ok(base);
+        }
+        let answer = self.call(ops::read_settings(&format!("{prefix}waystation-has-no-such-address"))).await?;
+        let base = ops::parse_settings(&answer);
+        self.memory().base.insert(prefix, base.clone());
+        Ok(base)
+    }
+
+    // === Gone ===
+
+    async fn gone(&self, entry: &Entry, only_if_empty: bool) -> Result<Done, Halt> {
+        if let Some(queue) = &entry.queue
+            && let Some(there) = self.still_ours(&queue.name).await?
+        {
+            if only_if_empty
+                && let Some(messages) = self.count(&there.name).await?
+                && messages > 0
+            {
+                return Ok(Done::NotEmpty { messages });
+            }
+            self.destroy(&there.name).await?;
+        }
+        if entry.settings.is_some() {
+            // Settings go last: as long as they are there, nothing is created by itself in this place.
+            self.delete_address(&entry.address).await?;
+            self.call(ops::remove_settings(&entry.address)).await?;
+        }
+        Ok(Done::Gone)
+    }
+
+    async fn destroy(&self, queue: &Slot) -> Result<(), Halt> {
+        self.expect_removal(queue);
+        match self.call(ops::destroy_queue(queue, true)).await {
+            Ok(_) => {}
+            Err(halt) => {
+                self.removal_failed(queue);
+                if !halt.is(Refusal::NotFound) {
+                    return Err(halt);
+                }
+            }
+        }
+        self.memory().queues.remove(queue);
+        Ok(())
+    }
+
+    /// Deletes an address with nothing but temporary queues, those of consumers that are attached right now.
+    async fn delete_address(&self, address: &Slot) -> Result<(), Halt> {
+        let refusal = match self.call(ops::delete_address(address, false)).await {
+            Ok(_) => return self.address_gone(address),
+            Err(halt) if halt.is(Refusal::NotFound) => return self.address_gone(address),
+            Err(halt) if halt.is(Refusal::InUse) => halt,
+            Err(halt) => return Err(halt),
+        };
+        let filter = json!({ "field": "address", "operation": "EQUALS", "value": &**address });
+        let bound = Call {
+            resource: "broker".to_owned(),
+            operation: "listQueues",
+            params: json!([filter.to_string(), 1, 100]),
+        };
+        let bound = self.listed(bound).await?;
+        if let Some(kept) = bound.iter().find(|row| row.queue.durable) {
+            return Err(Halt::Refused(format!(
+                "address {address} still has queue {} of {}, with {} messages: remove that first",
+                kept.queue.name,
+                owner_of(kept),
+                kept.queue.messages,
+            )));
+        }
+        if bound.is_empty() {
+            return Err(refusal);
+        }
+        match self.call(ops::delete_address(address, true)).await {
+            Err(halt) if !halt.is(Refusal::NotFound) => Err(halt),
+            _ => self.address_gone(address),
+        }
+    }
+
+    #[allow(clippy::unnecessary_wraps)]
+    fn address_gone(&self, address: &Slot) -> Result<(), Halt> {
+        self.memory().addresses.remove(address);
+        Ok(())
+    }
+
+    fn expect_removal(&self, name: &Slot) {
+        let mut memory = self.memory();
+        let leaving = memory.leaving.entry(name.clone()).or_insert((0, Instant::now()));
+        *leaving = (leaving.0 + 1, Instant::now());
+    }
+
+    fn removal_failed(&self, name: &Slot) {
+        let mut memory = self.memory();
+        if let Some((count, _)) = memory.leaving.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                memory.leaving.remove(name);
+            }
+        }
+    }
+
+    // === Questions ===
+
+    /// The queue of this name if it is ours; another's is a refusal.
+    async fn ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
+        // Counting is cheap, while listing walks all queues of the broker. It is asked even where a queue is known:
+        // it may have gone a moment ago.
+        if self.count(name).await?.is_none() {
+            self.memory().queues.remove(name);
+            return Ok(None);
+        }
+        let known = self.memory().queues.get(name).cloned();
+        match known {
+            Some(known) => Ok(Some(known)),
+            None => self.find_ours(name).await,
+        }
+    }
+
+    async fn find_ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
+        match self.listed(ops::find_queue(name)).await?.pop() {
+            None => Ok(None),
+            Some(row) if row.is_of(self.owner) => Ok(Some(row.queue)),
+            Some(row) => Err(Halt::Refused(format!(
+                "queue {name} is there already, made by {}, and holds {} messages: remove it, or use another address",
+                owner_of(&row),
+                row.queue.messages,
+            ))),
+        }
+    }
+
+    /// Like [`Self::ours`], where another's is as good as none.
+    async fn still_ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
+        let known = self.memory().queues.get(name).cloned();
+        if known.is_some() || self.count(name).await?.is_none() {
+            return Ok(known);
+        }
+        let row = self.listed(ops::find_queue(name)).await?.pop();
+        Ok(row.filter(|row| row.is_of(self.owner)).map(|row| row.queue))
+    }
+
+    /// Messages in a queue; none when there is no such queue.
+    async fn count(&self, name: &Slot) -> Result<Option<u64>, Halt> {
+        match self.call(ops::message_count(name)).await {
+            Ok(answer) => ops::parse_count(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
+            Err(halt) if halt.is(Refusal::NotFound) => Ok(None),
+            Err(halt) => Err(halt),
+        }
+    }
+
+    async fn routing_types(&self, address: &str) -> Result<Option<Vec<Routing>>, Halt> {
+        match self.call(ops::address_info(address)).await {
+            Ok(answer) => ops::parse_routing(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
+            Err(halt) if halt.is(Refusal::NotFound) => Ok(None),
+            Err(halt) => Err(halt),
+        }
+    }
+
+    async fn listed(&self, call: Call) -> Result<Vec<ListedQueue>, Halt> {
+        let answer = self.call(call).await?;
+        Ok(ops::parse_queues(&answer).map_err(|error| Halt::Dead(error.to_string()))?.queues)
+    }
+
+    // === Sending ===
+
+    async fn call(&self, call: Call) -> Result<Value, Halt> {
+        self.permit.granted(self.deadline).await;
+        self.send(call).await
+    }
+
+    /// Sends at once, before the future is polled: the order of calls is the order on the broker.
+    fn send(&self, call: Call) -> impl Future<Output = Result<Value, Halt>> + Send + use<'_> {
+        let operation = call.operation;
+        let began = Instant::now();
+        let answer = self.session.call(call);
+        async move {
+            let answer = timeout(self.deadline, answer).await.unwrap_or(Err(CallError::TimedOut));
+            let result = answer.as_ref().map_or_else(CallError::category, |_| "ok");
+            self.meter.command(operation, result, began.elapsed());
+            answer.map_err(|error| match error {
+                CallError::Refused(words) => Halt::Refused(words),
+                error => Halt::Dead(error.to_string()),
+            })
+        }
+    }
+}
+
+fn owner_of(row: &ListedQueue) -> String {
+    if row.user.is_empty() { "nobody in particular".to_owned() } else { row.user.clone() }
+}

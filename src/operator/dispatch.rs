@@ -1,0 +1,293 @@
+//! From what the model wants to who carries it out. Synchronous, and nothing in it waits.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::FutureExt;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::links::{Links, NamedSecret};
+use super::meters::Meters;
+use super::{Ended, Loop};
+use crate::cluster::events::EventQueue;
+use crate::cluster::meter::{Meter, WriteResult};
+use crate::cluster::secrets::SecretStore;
+use crate::drive::broker::actor::{BrokerDrive, Command, Limits};
+use crate::drive::broker::link::BrokerLink;
+use crate::engine::clock::Moment;
+use crate::engine::jitter::Jitter;
+use crate::engine::mailbox::{Class, Mailbox};
+use crate::engine::owner;
+use crate::engine::permit::Permit;
+use crate::engine::stop::Stop;
+use crate::messaging::broker::Job;
+use crate::messaging::ids::{Key, Now, TargetId};
+use crate::messaging::input::{Broker, Input};
+use crate::messaging::model::Model;
+use crate::messaging::output::{Settled, TargetChange, Write};
+
+/// The model as the engine owns it.
+pub struct Owned {
+    model: Model,
+    resigned: bool,
+    began: Option<Instant>,
+}
+
+/// What came of one batch.
+pub struct Output {
+    settled: Settled,
+    /// Leadership was lost since the last time: what was handed out before is void.
+    resigned: bool,
+    sizes: [usize; 3],
+    took: std::time::Duration,
+}
+
+impl Owned {
+    /// Owns a model.
+    pub fn new(model: Model) -> Self {
+        Self { model, resigned: false, began: None }
+    }
+}
+
+fn now(moment: Moment) -> Now {
+    Now { mono_ms: moment.mono_ms, unix_s: moment.unix_s }
+}
+
+impl owner::Model for Owned {
+    type Input = Input;
+    type Output = Output;
+
+    fn apply(&mut self, input: Input, moment: Moment) {
+        self.began.get_or_insert_with(Instant::now);
+        self.resigned |= input == Input::Leading(false);
+        self.model.apply(input, now(moment));
+    }
+
+    fn settle(&mut self, moment: Moment) -> Output {
+        let began = self.began.take().unwrap_or_else(Instant::now);
+        let settled = self.model.settle(now(moment));
+        Output {
+            settled,
+            resigned: std::mem::take(&mut self.resigned),
+            sizes: self.model.sizes(),
+            took: began.elapsed(),
+        }
+    }
+}
+
+struct Running {
+    incarnation: u64,
+    mailbox: Mailbox<Job>,
+    commands: mpsc::UnboundedSender<Command>,
+    broker: Broker,
+    tls_secret: Option<Key>,
+    credentials_secret: Option<Key>,
+    ended: Stop,
+}
+
+type Table = Arc<Mutex<BTreeMap<TargetId, Running>>>;
+
+/// The drives that run, for the end of the process.
+pub struct Drives(Table);
+
+fn lock(table: &Table) -> MutexGuard<'_, BTreeMap<TargetId, Running>> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drives {
+    /// No drive begins anything any more.
+    pub fn finish(&self) {
+        for running in lock(&self.0).values() {
+            // One that is gone has finished.
+            let _ = running.commands.send(Command::Finish);
+        }
+    }
+
+    /// Waits until what was begun is answered.
+    pub async fn finished(&self) {
+        let ends: Vec<Stop> = lock(&self.0).values().map(|running| running.ended.clone()).collect();
+        for end in ends {
+            end.requested().await;
+        }
+    }
+}
+
+/// What a dispatch works with.
+pub struct Parts {
+    /// Writes go here.
+    pub outbox: Mailbox<Write>,
+    /// Events go here.
+    pub events: EventQueue,
+    /// Contents of Secrets.
+    pub store: SecretStore,
+    /// How brokers are reached.
+    pub links: Arc<dyn Links>,
+    /// For drives.
+    pub permit: Permit,
+    /// Where drives report to.
+    pub reports: mpsc::Sender<Input>,
+    /// Bounds of drives.
+    pub limits: Limits,
+    /// Spreads reconnects.
+    pub jitter: Jitter,
+    /// Counts.
+    pub meters: Arc<Meters>,
+    /// Who runs new loops.
+    pub(crate) starter: mpsc::UnboundedSender<Loop>,
+}
+
+/// Hands on what the model wants.
+pub struct Dispatch {
+    parts: Parts,
+    table: Table,
+    /// Drives that were stopped and may not have ended yet.
+    leaving: BTreeMap<TargetId, Stop>,
+}
+
+impl Dispatch {
+    /// With no drives yet.
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, table: Table::default(), leaving: BTreeMap::new() }
+    }
+
+    /// The drives, now and later.
+    pub fn drives(&self) -> Drives {
+        Drives(Arc::clone(&self.table))
+    }
+
+    /// Hands everything on; says when the model wants to settle again.
+    pub fn carry_out(&mut self, output: Output, taken: usize) -> Option<u64> {
+        let Output { settled, resigned, sizes, took } = output;
+        let Settled { targets, jobs, writes, events, ready_after_ms, repairs, wake_ms } = settled;
+        if resigned {
+            // The model decides anew when it leads again.
+            self.parts.outbox.clear();
+        }
+        for change in targets {
+            self.change_target(change);
+        }
+        {
+            let table = lock(&self.table);
+            for (target, job) in jobs {
+                match table.get(&target) {
+                    Some(running) => {
+                        running.mailbox.put(job);
+                    }
+                    // Cannot be: jobs are for drives that were started before.
+                    None => tracing::error!(?target, slot = %job.slot, "a job for a drive that does not run"),
+                }
+            }
+        }
+        for write in writes {
+            let kind = write.kind;
+            if self.parts.outbox.put(write) {
+                self.parts.meters.write(kind, WriteResult::Skipped);
+            }
+        }
+        for event in events {
+            self.parts.events.tell(event);
+        }
+        self.count(&ready_after_ms, repairs, sizes, taken, took);
+        wake_ms
+    }
+
+    fn count(&self, ready: &[u64], repairs: u64, sizes: [usize; 3], taken: usize, took: std::time::Duration) {
+        let metrics = &self.parts.meters.0;
+        metrics.inputs.inc_by(taken as u64);
+        metrics.settles.inc();
+        metrics.settle_seconds.observe(took.as_secs_f64());
+        metrics.repairs.inc_by(repairs);
+        for ms in ready {
+            metrics.ready_seconds.observe(*ms as f64 / 1000.0);
+        }
+        for (kind, count) in ["RouterConfig", "AddressSpace", "Address"].into_iter().zip(sizes) {
+            metrics.objects(kind, count);
+        }
+        let outbox = &self.parts.outbox;
+        metrics.queue("writer", outbox.depth(Class::Change), outbox.depth(Class::Repair), outbox.in_flight());
+        let (mut change, mut repair, mut flying) = (0, 0, 0);
+        let table = lock(&self.table);
+        for running in table.values() {
+            change += running.mailbox.depth(Class::Change);
+            repair += running.mailbox.depth(Class::Repair);
+            flying += running.mailbox.in_flight();
+        }
+        metrics.queue("drives", change, repair, flying);
+        metrics.drives.set(i64::try_from(table.len()).unwrap_or(i64::MAX));
+    }
+
+    fn change_target(&mut self, change: TargetChange) {
+        match change {
+            TargetChange::Start { target, incarnation, broker, user, tls_secret, credentials_secret } => {
+                self.stop(&target);
+                let before = self.leaving.remove(&target);
+                let link = self.link(&broker, tls_secret.as_ref(), credentials_secret.as_ref());
+                let (commands, told) = mpsc::unbounded_channel();
+                let (mailbox, ended) = (Mailbox::default(), Stop::default());
+                let drive = BrokerDrive {
+                    target: target.clone(),
+                    incarnation,
+                    user,
+                    link,
+                    mailbox: mailbox.clone(),
+                    permit: self.parts.permit.clone(),
+                    commands: told,
+                    reports: self.parts.reports.clone(),
+                    limits: self.parts.limits.clone(),
+                    jitter: self.parts.jitter.fork(),
+                    meter: Arc::clone(&self.parts.meters) as _,
+                };
+                let end = ended.clone();
+                let running = async move {
+                    // Two that act on one broker would undo each other's work.
+                    if let Some(before) = before {
+                        before.requested().await;
+                    }
+                    drive.run().await;
+                    end.request();
+                    Ended::Expected
+                };
+                // Nobody starts anything once the process ends.
+                let _ = self.parts.starter.send(running.boxed());
+                let running = Running { incarnation, mailbox, commands, broker, tls_secret, credentials_secret, ended };
+                lock(&self.table).insert(target, running);
+            }
+            TargetChange::Reconnect { target, incarnation } => {
+                let table = lock(&self.table);
+                if let Some(running) = table.get(&target).filter(|running| running.incarnation == incarnation) {
+                    let secrets = (running.tls_secret.as_ref(), running.credentials_secret.as_ref());
+                    let link = self.link(&running.broker, secrets.0, secrets.1);
+                    let _ = running.commands.send(Command::Reconnect(link));
+                }
+            }
+            TargetChange::Reread { target, incarnation } => {
+                let table = lock(&self.table);
+                if let Some(running) = table.get(&target).filter(|running| running.incarnation == incarnation) {
+                    let _ = running.commands.send(Command::Reread);
+                }
+            }
+            TargetChange::Stop { target, incarnation } => {
+                let runs = lock(&self.table).get(&target).is_some_and(|running| running.incarnation == incarnation);
+                if runs {
+                    self.stop(&target);
+                }
+            }
+        }
+    }
+
+    /// Stops a drive. Its successor waits for its end.
+    fn stop(&mut self, target: &TargetId) {
+        let Some(running) = lock(&self.table).remove(target) else { return };
+        // One that has ended needs no telling.
+        let _ = running.commands.send(Command::Stop);
+        running.mailbox.close();
+        self.leaving.retain(|_, ended| !ended.is_requested());
+        self.leaving.insert(target.clone(), running.ended);
+    }
+
+    fn link(&self, broker: &Broker, tls: Option<&Key>, credentials: Option<&Key>) -> Arc<dyn BrokerLink> {
+        let named = |key: &Key| NamedSecret { key: key.clone(), data: self.parts.store.get(key) };
+        self.parts.links.link(broker, tls.map(named), credentials.map(named))
+    }
+}

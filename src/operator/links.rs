@@ -1,0 +1,146 @@
+//! From a broker in a RouterConfig, and the Secrets that it names, to something that connects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt, ready};
+
+use crate::cluster::secrets::SecretData;
+use crate::drive::amqp::{Connector, Endpoint, Login, Secret, Tls};
+use crate::drive::broker::artemis::ArtemisLink;
+use crate::drive::broker::link::{BrokerLink, BrokerSession, LinkError};
+use crate::messaging::ids::Key;
+use crate::messaging::input::Broker;
+
+/// A Secret that a RouterConfig names, as it is now.
+#[derive(Clone, Debug)]
+pub struct NamedSecret {
+    /// Its name.
+    pub key: Key,
+    /// Its last known contents.
+    pub data: Option<Arc<SecretData>>,
+}
+
+/// Makes links to brokers.
+pub trait Links: Send + Sync {
+    /// A link to this broker: by TLS and with a login as the Secrets say. What is wrong with a Secret is told by every
+    /// attempt to connect.
+    fn link(&self, broker: &Broker, tls: Option<NamedSecret>, credentials: Option<NamedSecret>) -> Arc<dyn BrokerLink>;
+}
+
+/// Links to real brokers.
+#[derive(Clone, Debug)]
+pub struct ArtemisLinks {
+    /// How brokers show us to people.
+    pub container_id: String,
+    /// For everything up to an open connection.
+    pub connect: Duration,
+    /// For any answer; commands have a shorter one of their own.
+    pub request: Duration,
+}
+
+impl Links for ArtemisLinks {
+    fn link(&self, broker: &Broker, tls: Option<NamedSecret>, credentials: Option<NamedSecret>) -> Arc<dyn BrokerLink> {
+        match self.connector(broker, tls.as_ref(), credentials.as_ref()) {
+            Ok(connector) => Arc::new(ArtemisLink { connector, request_deadline: self.request }),
+            Err(message) => Arc::new(Broken(LinkError { category: "secret", message })),
+        }
+    }
+}
+
+impl ArtemisLinks {
+    fn connector(
+        &self,
+        broker: &Broker,
+        tls: Option<&NamedSecret>,
+        credentials: Option<&NamedSecret>,
+    ) -> Result<Connector, String> {
+        let login = match credentials {
+            Some(secret) => {
+                let text = |name: &str| {
+                    let value = value(secret, name)?;
+                    let text = std::str::from_utf8(value);
+                    text.map(str::to_owned).map_err(|_| format!("Secret {}: {name} is not text", secret.key))
+                };
+                Login::Plain { username: text("username")?, password: Secret::new(text("password")?) }
+            }
+            None if tls.is_some_and(shows_certificate) => Login::External,
+            None => Login::Anonymous,
+        };
+        let tls = match tls {
+            None => None,
+            Some(secret) => {
+                let ca = value(secret, "ca.crt")?;
+                let identity = if shows_certificate(secret) {
+                    Some((value(secret, "tls.crt")?, value(secret, "tls.key")?))
+                } else {
+                    None
+                };
+                let tls = Tls::new(ca, identity, None).map_err(|error| format!("Secret {}: {error}", secret.key))?;
+                Some(tls)
+            }
+        };
+        Ok(Connector {
+            endpoint: Endpoint { host: broker.host.to_string(), port: broker.port },
+            login,
+            tls,
+            container_id: self.container_id.clone(),
+            deadline: self.connect,
+        })
+    }
+}
+
+fn shows_certificate(secret: &NamedSecret) -> bool {
+    secret.data.as_ref().is_some_and(|data| data.get("tls.crt").is_some() || data.get("tls.key").is_some())
+}
+
+fn value<'a>(secret: &'a NamedSecret, name: &str) -> Result<&'a [u8], String> {
+    let data = secret.data.as_ref().ok_or_else(|| format!("Secret {} is missing", secret.key))?;
+    data.get(name).ok_or_else(|| format!("Secret {} has no {name}", secret.key))
+}
+
+/// A link that says why there is none.
+struct Broken(LinkError);
+
+impl BrokerLink for Broken {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn BrokerSession>, LinkError>> {
+        ready(Err(self.0.clone())).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links() -> ArtemisLinks {
+        let wait = Duration::from_secs(1);
+        ArtemisLinks { container_id: "waystation".to_owned(), connect: wait, request: wait }
+    }
+
+    fn secret(entries: &[(&str, &str)]) -> NamedSecret {
+        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+        NamedSecret { key: Key::new("team", "login"), data: Some(Arc::new(data)) }
+    }
+
+    fn broker() -> Broker {
+        Broker { name: "b".into(), host: "127.0.0.1".into(), port: 5672 }
+    }
+
+    #[test]
+    fn a_password_makes_plain_and_nothing_makes_anonymous() {
+        let plain = links().connector(&broker(), None, Some(&secret(&[("username", "u"), ("password", "p")]))).unwrap();
+        assert!(matches!(&plain.login, Login::Plain { username, .. } if username == "u"));
+        assert!(!format!("{plain:?}").contains("\"p\""));
+        assert_eq!(links().connector(&broker(), None, None).unwrap().login, Login::Anonymous);
+    }
+
+    #[tokio::test]
+    async fn what_a_secret_lacks_is_said_by_name() {
+        let link = links().link(&broker(), Some(secret(&[("tls.crt", "x")])), None);
+        let error = link.connect().await.err().unwrap();
+        assert_eq!(error.to_string(), "Secret team/login has no ca.crt");
+        let gone = NamedSecret { key: Key::new("team", "login"), data: None };
+        let error = links().link(&broker(), None, Some(gone)).connect().await.err().unwrap();
+        assert_eq!((error.category, error.to_string().as_str()), ("secret", "Secret team/login is missing"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The operator as a process: arguments, logs, clients, signals and sockets.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use futures::FutureExt;
+use kube::Client;
+use kube::client::ClientBuilder;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tower::limit::ConcurrencyLimitLayer;
+use tracing_subscriber::EnvFilter;
+
+use super::links::ArtemisLinks;
+use super::requests::CountRequests;
+use super::{Health, Options, Parts};
+use crate::cli::{LogFormat, OperatorArgs, WatchMode};
+use crate::cluster::{watch, writer};
+use crate::drive::broker::actor;
+use crate::engine::clock::Clock;
+use crate::messaging::model::Timing;
+use crate::metrics::Metrics;
+use crate::serve::{self, Probes};
+
+const DEFAULT_NAMESPACE: &str = "waystation-system";
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+/// A loop that is at one piece of work for longer is stuck.
+const STUCK: Duration = Duration::from_secs(120);
+
+/// The time of the machine.
+struct MachineClock;
+
+impl Clock for MachineClock {
+    fn unix_micros(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Runs `waystation operator` until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it cannot start, or when one of its loops fails.
+pub fn run(args: OperatorArgs) -> anyhow::Result<()> {
+    log(args.log_format);
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(operate(args))
+}
+
+fn log(format: LogFormat) {
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,waystation=info,fe2o3_amqp=error"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().init(),
+    }
+}
+
+async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
+    // Before anything that takes time: a signal must never kill a process that has begun to act.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let listener = TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+    let config = kube::Config::infer().await.context("no kubeconfig, and not in a cluster")?;
+    let health = Health::default();
+    let options = options(&args);
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        controller = options.controller_name,
+        identity = options.identity,
+        listen = %listener.local_addr()?,
+        cluster = %config.cluster_url,
+        "starting"
+    );
+    let parts = Parts {
+        read_client: client(config.clone(), &health.metrics, None)?,
+        write_client: client(config, &health.metrics, Some(usize::from(args.write_concurrency) + 2))?,
+        links: Arc::new(ArtemisLinks {
+            container_id: format!("waystation-{}", options.identity),
+            connect: options.drive.connect,
+            request: options.drive.read,
+        }),
+        clock: Arc::new(MachineClock),
+        options,
+        health: health.clone(),
+        shutdown: async move {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        .boxed(),
+    };
+    let probes = probes(&health);
+    tokio::select! {
+        biased;
+        ended = super::run(parts) => {
+            ended?;
+            tracing::info!("ended in order");
+            Ok(())
+        }
+        served = serve::serve(listener, probes) => served.context("the listener failed"),
+    }
+}
+
+fn probes(health: &Health) -> Probes {
+    let Health { metrics, pulses, readiness } = health.clone();
+    Probes {
+        stuck: Arc::new(move || pulses.stuck(STUCK).into_iter().map(str::to_owned).collect()),
+        awaits: Arc::new(move || readiness.awaits()),
+        metrics: Arc::new(move || metrics.text()),
+    }
+}
+
+fn options(args: &OperatorArgs) -> Options {
+    let micros = MachineClock.unix_micros();
+    let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
+    // The name of a Pod stays over restarts of its container: the rest tells them apart.
+    let identity = format!("{}-{}-{micros:x}", host.as_deref().unwrap_or("waystation"), std::process::id());
+    Options {
+        controller_name: args.controller_name.clone(),
+        namespace: args.namespace.clone().unwrap_or_else(own_namespace),
+        lease_name: args.lease_name.clone().unwrap_or_else(|| args.controller_name.clone()),
+        lease_duration: args.lease_duration,
+        identity,
+        seed: micros.unsigned_abs() ^ (u64::from(std::process::id()) << 32),
+        watch: watch::Options {
+            mode: match args.watch_mode {
+                WatchMode::List => watch::Mode::List,
+                WatchMode::Stream => watch::Mode::Stream,
+            },
+            page: args.page_size,
+            ..watch::Options::default()
+        },
+        writer: writer::Limits { concurrency: usize::from(args.write_concurrency), ..writer::Limits::default() },
+        drive: actor::Limits::default(),
+        timing: Timing {
+            resync_ms: u64::try_from(args.resync_interval.as_millis()).unwrap_or(u64::MAX),
+            ..Timing::default()
+        },
+    }
+}
+
+fn own_namespace() -> String {
+    std::fs::read_to_string(Path::new(NAMESPACE_FILE))
+        .ok()
+        .map(|namespace| namespace.trim().to_owned())
+        .filter(|namespace| !namespace.is_empty())
+        .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+}
+
+/// A client that counts; retrying is for those who know what they ask for.
+fn client(mut config: kube::Config, metrics: &Arc<Metrics>, at_a_time: Option<usize>) -> anyhow::Result<Client> {
+    config.default_retry = false;
+    let builder = ClientBuilder::try_from(config).context("the kubeconfig cannot be used")?;
+    let builder = builder.with_layer(&CountRequests(Arc::clone(metrics)));
+    Ok(match at_a_time {
+        Some(count) => builder.with_layer(&ConcurrencyLimitLayer::new(count)).build(),
+        None => builder.build(),
+    })
+}
