@@ -179,11 +179,14 @@ fn invite(cluster: &Cluster, broker: &Artemis) -> Result<()> {
         "
 All of this stays up until Ctrl-C. In another terminal:
 
-  export KUBECONFIG={kubeconfig} PATH={programs}:$PATH
-  kubectl get addr -n demo -w                      what you change shows here within milliseconds
+  export KUBECONFIG={kubeconfig}
+  export PATH={programs}:$PATH WAYSTATION_BROKER_PORT={port}
+  kubectl get addr -n demo -w                        what you change shows here within milliseconds
   kubectl describe addr orders -n demo
   kubectl explain addr.spec
   kubectl delete addr archive -n demo
+  {this} send demo.shop/orders hello
+  {this} receive demo.shop/orders
 
 The broker is amqp://127.0.0.1:{port}, user admin, password admin-password.
 The objects are docs/examples/messaging.yaml; README.md tells where to read on.
@@ -191,6 +194,7 @@ The objects are docs/examples/messaging.yaml; README.md tells where to read on.
         kubeconfig = cluster.kubeconfig().display(),
         programs = tools()?.programs().display(),
         port = broker.port(),
+        this = std::env::current_exe()?.display(),
     );
     Ok(())
 }

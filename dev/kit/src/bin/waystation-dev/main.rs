@@ -2,6 +2,7 @@
 
 mod cluster;
 mod demo;
+mod message;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,10 @@ enum Command {
     Cluster(cluster::Command),
     /// The whole story: cluster, broker, operator, six addresses, messages through each
     Demo(demo::Arguments),
+    /// Send one message
+    Send(message::Send),
+    /// Receive messages and accept them
+    Receive(message::Receive),
 }
 
 #[tokio::main]
@@ -28,6 +33,8 @@ async fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Cluster(command) => cluster::run(command).await,
         Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Send(arguments) => message::send(&arguments).await,
+        Command::Receive(arguments) => message::receive(&arguments).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
