@@ -1,5 +1,6 @@
 //! The operator as a process: arguments, logs, clients, signals and sockets.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -51,7 +52,8 @@ pub fn run(args: OperatorArgs) -> anyhow::Result<()> {
 fn log(format: LogFormat) {
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,waystation=info,fe2o3_amqp=error"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colour = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
     match format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),

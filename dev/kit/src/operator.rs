@@ -139,8 +139,34 @@ pub async fn install(cluster: &Cluster, admission: bool) -> Result<()> {
         cluster.apply_dir(&root.join("charts/waystation/admission")).await?;
     }
     let kinds = ["routerconfigs", "addressspaces", "addresses"].map(|plural| format!("{plural}.waystation.dev"));
-    cluster.await_crds(&kinds.each_ref().map(String::as_str)).await
+    cluster.await_crds(&kinds.each_ref().map(String::as_str)).await?;
+    // Established is not yet applicable: server-side apply learns of new kinds a moment later, and the policy, which
+    // refuses every Address until then, later still.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let arguments = ["apply", "--server-side", "--dry-run=server", "-o", "json", "-f", "-"];
+        let output = cluster.kubectl_with(cluster.kubeconfig(), &arguments, Some(ONE_OF_EACH)).await?;
+        let finalized = String::from_utf8_lossy(&output.stdout).contains("waystation.dev/address\"");
+        if output.status.success() && finalized == admission {
+            return Ok(());
+        }
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(Instant::now() < deadline, "the kinds cannot be applied: {told}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
+
+/// Never stored: for asking whether the kinds can be applied.
+const ONE_OF_EACH: &str = r#"
+{"apiVersion": "waystation.dev/v1alpha1", "kind": "RouterConfig", "metadata": {"name": "probe", "namespace": "default"},
+ "spec": {"messaging": {"brokers": {"external": {"hosts": [{"host": "127.0.0.1", "port": 5672}]}}}}}
+---
+{"apiVersion": "waystation.dev/v1alpha1", "kind": "AddressSpace", "metadata": {"name": "probe", "namespace": "default"},
+ "spec": {"type": "brokered", "routerConfigRef": {"name": "probe"}}}
+---
+{"apiVersion": "waystation.dev/v1alpha1", "kind": "Address", "metadata": {"name": "probe", "namespace": "default"},
+ "spec": {"type": "queue", "addressSpace": "probe"}}
+"#;
 
 /// The command line: the one place that knows it.
 fn arguments(port: u16, more: &[String]) -> Vec<String> {
