@@ -54,8 +54,11 @@ impl Model {
                 address.since_ms = now_ms;
             }
         }
+        if refused {
+            self.disinherit(key);
+        }
         let Some(address) = self.addresses.get(key) else { return };
-        let held = (address.accepted, address.holds.clone());
+        let held = (address.accepted, address.holds.clone(), was_refused);
         if let Decision::Hold(id, slot, refs) = &decision
             && address.told.finalizer
         {
@@ -63,7 +66,7 @@ impl Model {
             let claim = self.claim(address, slot, refs, space);
             self.hold(id, slot, claim);
         }
-        if self.addresses.get(key).is_some_and(|a| (a.accepted, a.holds.clone()) != held) {
+        if self.addresses.get(key).is_some_and(|a| (a.accepted, a.holds.clone(), a.refused) != held) {
             self.mark_referrers(key);
             // Marking marks itself as well: once is enough, nothing else has changed for it.
             self.dirty_addresses.remove(key);
@@ -195,7 +198,12 @@ impl Model {
         if found.obj.meta.deleting && address.holds.is_none() && !address.accepted {
             return refuse(missing, format!("{field} names {name}, which is being deleted: name another {word}"));
         }
-        if found.holds.is_none() {
+        if found.refused && !found.accepted {
+            let text = format!("{field} names {name}, which is not accepted itself: see kubectl describe addr {}", found.obj.meta.key.name);
+            return refuse(missing, text);
+        }
+        // One that is refused now and was accepted before keeps what it has.
+        if found.holds.is_none() && !(found.accepted && found.refused) {
             let text = format!("{field} names {name}, which is not configured yet: see kubectl describe addr {}", found.obj.meta.key.name);
             return Err(Decision::Wait((reason::CONFIGURING, text.into())));
         }
@@ -207,7 +215,7 @@ impl Model {
         let config = self.spaces.get(space).and_then(|s| self.configs.get(&s.obj.config));
         let Some(name) = config.and_then(|c| c.obj.defaults.dead_letter_address.as_ref()) else { return Ok(None) };
         let found = self.winner(space, &names::canonical(name));
-        let Some(found) = found.filter(|a| a.obj.kind == AddressType::DeadLetter && !a.obj.meta.deleting) else {
+        let Some(found) = found.filter(|a| a.obj.kind == AddressType::DeadLetter && !a.obj.meta.deleting && !a.refused) else {
             return Ok(None);
         };
         if found.holds.is_none() {

@@ -92,6 +92,7 @@ impl Model {
             (address.waits, address.released) = (None, false);
             // What is known of the past is what the status says: another leader may have acted since.
             address.in_force = in_force(&address.told.status);
+            address.accepted = !address.told.status.brokers.is_empty();
         }
         self.dirty_configs.extend(self.configs.keys().cloned());
         self.stale_configs.extend(self.configs.keys().cloned());
@@ -290,7 +291,7 @@ impl Model {
             let state = AddressState {
                 in_force: in_force(&object.status),
                 // A broker in its status: it was accepted once, whatever is said of its spec now.
-                accepted: object.status.accepted.as_ref().is_some_and(|c| c.status) || !object.status.brokers.is_empty(),
+                accepted: !object.status.brokers.is_empty(),
                 effective: Effective { ttl: object.status.ttl, redelivery: object.status.redelivery },
                 ready: false,
                 refused: false,

@@ -88,6 +88,9 @@ impl Model {
                     if orphan && target.read_once && !target.orphans.contains_key(slot) {
                         return Err(format!("{slot}: an orphan that is not counted"));
                     }
+                    if state.holder.is_none() && !matches!(state.want, Want::Gone { .. }) && !self.claimable(&id, slot) {
+                        return Err(format!("{slot}: held for nobody"));
+                    }
                     if state.progress == Progress::Gated
                         && !target.gates.values().any(|waiting| waiting.contains(slot))
                     {

@@ -58,16 +58,15 @@ impl Model {
                 _ => send.push(slot),
             }
         }
-        for slot in lost {
-            target.slots.remove(&slot);
-            target.orphans.remove(&slot);
-        }
         if filling {
             target.fill.extend(send.iter().cloned());
         } else {
             target.resync_ms = Some(now.mono_ms + resync);
         }
         let gone = std::mem::take(&mut target.gone);
+        for slot in lost {
+            self.forget(id, &slot);
+        }
         self.count_leftovers(id, &contents, &gone, &mut send);
         for slot in &send {
             self.send(id, slot, Class::Repair);
@@ -116,6 +115,7 @@ impl Model {
                 progress,
                 for_generation: 0,
                 effective: Effective::default(),
+                seen: false,
                 replace: false,
                 attempts: 0,
             };

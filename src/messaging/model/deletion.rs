@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Model;
+use super::address::Decision;
 use super::state::{AddressState, Progress, Want};
 use crate::messaging::broker::Class;
 use crate::messaging::entry::References;
@@ -26,14 +27,15 @@ impl Model {
         if let Some(heir) = self.heir(address, &space) {
             // Queue and messages are handed over without a command.
             if let Some(state) = self.target_mut(&id).and_then(|t| t.slots.get_mut(&slot)) {
-                state.holder = None;
+                (state.holder, state.seen) = (None, true);
             }
             self.release(key);
             self.dirty_addresses.insert(heir);
             return;
         }
         let force = self.forced(address, &space);
-        let waits = if force { None } else { self.awaited(address, &space) };
+        let had = address.holds.is_some() || address.accepted;
+        let waits = if force || !had { None } else { self.awaited(address, &space) };
         let refs = self.references_for_removal(address, &space, &id);
         let claim = self.claim(address, &slot, &refs, space);
         let drains = address.obj.when_empty && !force && claim.entry.queue.is_some();
@@ -60,8 +62,9 @@ impl Model {
             None => None,
         };
         if waits.is_some() {
-            // Stays wanted, and is refilled like any other, until the wait ends.
-            if self.target(&id).is_some_and(|t| t.slots.get(&slot).is_none_or(|s| s.want != Want::Hold)) {
+            // Stays wanted, and is changed and refilled like any other, until the wait ends.
+            if let Decision::Hold(id, slot, refs) = self.decide(address) {
+                let claim = self.claim(address, &slot, &refs, Self::space_key(address));
                 self.hold(&id, &slot, claim);
             }
         } else {
@@ -142,7 +145,10 @@ impl Model {
     /// Decides what becomes of the slot of an Address that is gone from the API server.
     pub(super) fn release_vanished(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
-        let Some(id) = address.holds.clone() else { return };
+        let Some(id) = address.holds.clone() else {
+            self.disinherit(key);
+            return;
+        };
         let space = Self::space_key(address);
         let slot = self.slot_on(&id, &space, &address.obj.address);
         let heir = self.heir(address, &space).is_some();
@@ -150,7 +156,7 @@ impl Model {
         let drains = address.obj.when_empty && !self.forced(address, &space);
         let Some(target) = self.target_mut(&id) else { return };
         let Some(state) = target.slots.get_mut(&slot).filter(|s| s.holder.as_ref() == Some(key)) else { return };
-        state.holder = None;
+        (state.holder, state.seen) = (None, seen);
         if heir {
             return;
         }
@@ -159,9 +165,7 @@ impl Model {
             Some(_) => Want::Gone { only_if_empty: true },
             None => {
                 // An address without queues goes only with an Address that was seen to go.
-                target.slots.remove(&slot);
-                target.fill.remove(&slot);
-                self.serve_if_filled(&id);
+                self.forget(&id, &slot);
                 return;
             }
         };
@@ -170,5 +174,26 @@ impl Model {
         if !under_way {
             self.send(&id, &slot, Class::Change);
         }
+    }
+
+    /// A slot that was handed over to an Address which cannot take it: as with any leftover, nothing with messages is
+    /// destroyed.
+    pub(super) fn disinherit(&mut self, heir: &Key) {
+        let Some(address) = self.addresses.get(heir).filter(|a| a.holds.is_none() && !a.released) else { return };
+        let space = Self::space_key(address);
+        let Some(id) = self.target_of_space(&space) else { return };
+        let slot = self.slot_on(&id, &space, &address.obj.address);
+        let Some(target) = self.target_mut(&id) else { return };
+        let Some(state) = target.slots.get_mut(&slot).filter(|s| s.holder.is_none()) else { return };
+        if matches!(state.want, Want::Gone { .. }) {
+            return;
+        }
+        let queue = state.entry.queue.is_some();
+        if !queue && !state.seen {
+            self.forget(&id, &slot);
+            return;
+        }
+        state.want = Want::Gone { only_if_empty: queue };
+        self.send(&id, &slot, Class::Change);
     }
 }

@@ -41,6 +41,7 @@ impl Model {
                 progress,
                 for_generation: generation,
                 effective,
+                seen: false,
                 replace: false,
                 attempts: 0,
             };
@@ -90,6 +91,7 @@ impl Model {
     /// Takes the slot away, for an Address (`holder`) that waits for the answer or for none.
     pub(super) fn take_away(&mut self, id: &TargetId, slot: &Slot, want: Want, class: Class, claim: Claim) {
         let Some(target) = self.target_mut(id) else { return };
+        let orphan = target.orphans.remove(slot).is_some();
         let state = target.slots.entry(slot.clone()).or_insert_with(|| SlotState {
             tenant: claim.tenant,
             holder: Some(claim.holder.clone()),
@@ -98,6 +100,7 @@ impl Model {
             progress: Progress::Needed,
             for_generation: claim.generation,
             effective: claim.effective,
+            seen: false,
             replace: false,
             attempts: 0,
         });
@@ -108,6 +111,32 @@ impl Model {
         self.held_by(&claim.holder, id);
         if !under_way {
             self.send(id, slot, class);
+        }
+        // Nothing that waited for it to be held will see that.
+        self.open_gates(id, slot);
+        if orphan {
+            self.stale_configs.insert(id.config.clone());
+        }
+    }
+
+    /// Drops a slot without a command.
+    pub(super) fn forget(&mut self, id: &TargetId, slot: &Slot) {
+        if let Some(target) = self.target_mut(id) {
+            target.slots.remove(slot);
+            target.orphans.remove(slot);
+            target.fill.remove(slot);
+        }
+        self.open_gates(id, slot);
+        self.serve_if_filled(id);
+    }
+
+    /// What waits for a refused slot does not hold up its target.
+    pub(super) fn excuse(&mut self, id: &TargetId, gate: &Slot) {
+        let Some(target) = self.target_mut(id) else { return };
+        if let Some(waiting) = target.gates.get(gate) {
+            for slot in waiting {
+                target.fill.remove(slot);
+            }
         }
     }
 
@@ -174,11 +203,18 @@ impl Model {
         }
     }
 
-    /// Whether an Address of exactly this broker-side name exists.
+    /// Whether an Address that was accepted once has exactly this broker-side name.
     pub(super) fn claimed(&self, id: &TargetId, slot: &Slot) -> bool {
         self.address_of_slot(slot, id).is_some_and(|(space, address)| {
-            self.winner(&space, &names::canonical(&address)).is_some_and(|w| *w.obj.address == *address)
+            let winner = self.winner(&space, &names::canonical(&address));
+            winner.is_some_and(|w| *w.obj.address == *address && w.accepted)
         })
+    }
+
+    /// Whether any Address has this broker-side name.
+    pub(super) fn claimable(&self, id: &TargetId, slot: &Slot) -> bool {
+        self.address_of_slot(slot, id)
+            .is_some_and(|(space, address)| self.winner(&space, &names::canonical(&address)).is_some())
     }
 
     /// The space and the address that a broker-side name stands for.

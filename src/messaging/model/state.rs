@@ -218,6 +218,8 @@ pub(super) struct SlotState {
     pub for_generation: i64,
     /// Effective values that go with `entry`.
     pub effective: Effective,
+    /// Its last Address was seen to be deleted.
+    pub seen: bool,
     /// What is there may be destroyed to make room.
     pub replace: bool,
     /// Failed or NotEmpty attempts in a row.

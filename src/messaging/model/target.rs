@@ -102,9 +102,10 @@ impl Model {
     /// A queue or address of ours was taken away by somebody else.
     fn apply_lost(&mut self, id: &TargetId, slot: &Slot) {
         let Some(target) = self.target_mut(id) else { return };
-        target.orphans.remove(slot);
+        let orphan = target.orphans.remove(slot).is_some();
         let Some(state) = target.slots.get_mut(slot) else { return };
         match state.want {
+            Want::Gone { .. } if orphan => self.forget(id, slot),
             Want::Hold if matches!(state.progress, Progress::Acked(_)) => {
                 state.progress = Progress::Needed;
                 target.repaired.push(slot.clone());
@@ -147,6 +148,7 @@ impl Model {
                 target.slots.remove(slot);
                 target.orphans.remove(slot);
                 target.gone.insert(slot.clone());
+                self.open_gates(id, slot);
                 if let Some(address) = holder.as_ref().and_then(|h| self.addresses.get_mut(h)) {
                     (address.holds, address.in_force) = (None, None);
                     address.released = address.obj.meta.deleting;
@@ -170,6 +172,7 @@ impl Model {
                 state.progress = Progress::Refused(words.into());
                 again = Some(backoff(timing.retry_ms, timing.retry_cap_ms, state.attempts));
                 state.attempts += 1;
+                self.excuse(id, slot);
             }
         }
         if let Some(after) = again {

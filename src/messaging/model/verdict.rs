@@ -46,7 +46,6 @@ impl Model {
                 wanted = self.status(address, true, (reason::CONFIGURED, "".into()), (reason::ACCEPTED, "".into(), true));
                 let effective = self.effective_of(address);
                 (wanted.ttl, wanted.redelivery) = (effective.ttl, effective.redelivery);
-                wanted.brokers = address.holds.iter().map(|id| id.broker.clone()).collect();
             }
             Say::Unready { reason, message, low: behind } => {
                 let accepted = match &told.accepted {
@@ -112,6 +111,8 @@ impl Model {
             accepted: condition(&told.accepted, accepted.2, accepted.0, accepted.1),
             ready: condition(&told.ready, ready, why.0, why.1),
             address: Some(address.obj.address.clone()),
+            // Also of one that is refused now: it tells the next process that there is something to keep.
+            brokers: address.holds.as_ref().map_or_else(|| told.brokers.clone(), |id| vec![id.broker.clone()]),
             ..told.clone()
         }
     }
@@ -174,9 +175,13 @@ impl Model {
     /// A word about waiting, once, after a second.
     fn say_waiting(&self, address: &AddressState, reason: &'static str, message: &Arc<str>) -> Say {
         let due = address.since_ms + self.timing.configuring_ms;
-        if due > self.now.mono_ms {
+        let in_force = address.in_force == Some(address.obj.meta.generation);
+        if in_force && address.told.latest().ready.is_none() {
+            // What it names left again before its first word: what it has is what was asked for.
+            Say::Ready
+        } else if due > self.now.mono_ms {
             Say::KeepUntil(due)
-        } else if self.said_waiting(address) || address.in_force == Some(address.obj.meta.generation) {
+        } else if self.said_waiting(address) || in_force {
             Say::Keep
         } else {
             Say::Unready { reason, message: message.clone(), low: true }
@@ -200,8 +205,10 @@ impl Model {
             return Say::KeepUntil(due);
         }
         let unready = |message: Arc<str>| Say::Unready { reason: reason::TERMINATING, message, low: false };
-        let Some(id) = &address.holds else { return Say::Keep };
-        let Some(target) = self.target(id) else { return Say::Keep };
+        let target = address.holds.as_ref().and_then(|id| self.target(id).map(|t| (id, t)));
+        let Some((id, target)) = target else {
+            return address.waits.clone().map_or(Say::Keep, unready);
+        };
         let slot = self.slot_on(id, &Self::space_key(address), &address.obj.address);
         if let Some(Progress::Refused(words)) = target.slots.get(&slot).map(|s| &s.progress) {
             return unready(format!("broker {} refuses to remove it: {words}", id.broker).into());
