@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
-use crate::process::{Port, Process, WorkFolder};
+use crate::process::{Port, Process, WorkFolder, eventually};
 use crate::tools::repository;
 
 /// The namespace in which the operator and its Lease live.
@@ -140,20 +140,24 @@ pub async fn install(cluster: &Cluster, admission: bool) -> Result<()> {
     }
     let kinds = ["routerconfigs", "addressspaces", "addresses"].map(|plural| format!("{plural}.waystation.dev"));
     cluster.await_crds(&kinds.each_ref().map(String::as_str)).await?;
-    // Established is not yet applicable: server-side apply learns of new kinds a moment later, and the policy, which
-    // refuses every Address until then, later still.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        let arguments = ["apply", "--server-side", "--dry-run=server", "-o", "json", "-f", "-"];
-        let output = cluster.kubectl_with(cluster.kubeconfig(), &arguments, Some(ONE_OF_EACH)).await?;
-        let finalized = String::from_utf8_lossy(&output.stdout).contains("waystation.dev/address\"");
-        if output.status.success() && finalized == admission {
-            return Ok(());
-        }
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(Instant::now() < deadline, "the kinds cannot be applied: {told}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    await_admission(cluster, admission).await
+}
+
+/// Waits until all kinds can be applied, also after a start of the API server, and until the policy adds the finalizer if
+/// there is `admission`.
+///
+/// Established is not yet applicable: server-side apply learns of new kinds a moment later. And an API server that has a
+/// mutating admission policy for a kind reads that kind's schema every five seconds; until then it refuses each creation
+/// with 503, whatever the policy's `failurePolicy` says.
+pub async fn await_admission(cluster: &Cluster, admission: bool) -> Result<()> {
+    let arguments = ["apply", "--server-side", "--dry-run=server", "-o", "json", "-f", "-"];
+    eventually(Duration::from_secs(30), "the kinds can be applied", || async {
+        let text =
+            crate::cluster::text_of(&cluster.kubectl_with(cluster.kubeconfig(), &arguments, Some(ONE_OF_EACH)).await?)?;
+        ensure!(text.contains("waystation.dev/address\"") == admission, "the policy is not in force");
+        Ok(())
+    })
+    .await
 }
 
 /// Never stored: for asking whether the kinds can be applied.

@@ -110,7 +110,9 @@ async fn messages(story: &Story, cluster: &Cluster, broker: &Artemis) -> Result<
                 let seen = cluster.kubectl_text(&["get", "rcfg,aspace,addr", "-n", "demo", "-o", "wide"]).await?;
                 return Err(error.context(seen));
             }
-            Ok(())
+            // The count of a space is written at most every two seconds.
+            let count = "--for=jsonpath={.status.summary}=6/6";
+            cluster.kubectl_text(&["wait", count, "--timeout=10s", "-n", "demo", "aspace/shop"]).await.map(drop)
         })
         .await?;
     let get = ["get", "rcfg,aspace,addr", "-n", "demo"];
