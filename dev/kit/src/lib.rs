@@ -6,9 +6,11 @@
 
 pub mod amqp_client;
 pub mod artemis;
+pub mod artemis_core;
 pub mod cluster;
 pub mod operator;
 pub mod pki;
 pub mod process;
 pub mod proxy;
+pub mod standin;
 pub mod tools;

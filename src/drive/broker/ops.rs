@@ -358,3 +358,6 @@ fn routing(word: &str) -> Option<Routing> {
 fn parse_nested(answer: &Value) -> Option<Value> {
     serde_json::from_str(answer.as_str()?).ok()
 }
+
+#[cfg(test)]
+mod tests;

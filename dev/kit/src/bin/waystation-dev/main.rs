@@ -26,6 +26,12 @@ enum Command {
     Send(message::Send),
     /// Receive messages and accept them
     Receive(message::Receive),
+    /// A stand-in for a broker, for benches: management in memory, no messages, login ANONYMOUS
+    Standin {
+        /// Where it listens on 127.0.0.1; 0 for a free port
+        #[arg(long, default_value_t = 5672)]
+        port: u16,
+    },
 }
 
 #[tokio::main]
@@ -35,6 +41,7 @@ async fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Send(arguments) => message::send(&arguments).await,
         Command::Receive(arguments) => message::receive(&arguments).await,
+        Command::Standin { port } => waystation_kit::standin::run(port).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
