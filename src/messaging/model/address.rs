@@ -33,9 +33,9 @@ impl Model {
     pub(super) fn evaluate_address(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
         if address.obj.meta.deleting {
-            let held = address.holds.is_some();
+            let held = (address.holds.is_some(), address.refused);
             self.evaluate_deletion(key);
-            if self.addresses.get(key).is_some_and(|a| a.holds.is_some() != held) {
+            if self.addresses.get(key).is_some_and(|a| (a.holds.is_some(), a.refused) != held) {
                 self.mark_referrers(key);
                 self.dirty_addresses.remove(key);
             }

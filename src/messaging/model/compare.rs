@@ -116,6 +116,7 @@ impl Model {
                 for_generation: 0,
                 effective: Effective::default(),
                 seen: false,
+                unverified: false,
                 replace: false,
                 attempts: 0,
             };

@@ -63,9 +63,14 @@ impl Model {
         };
         if waits.is_some() {
             // Stays wanted, and is changed and refilled like any other, until the wait ends.
-            if let Decision::Hold(id, slot, refs) = self.decide(address) {
+            let decision = self.decide(address);
+            let refused = matches!(decision, Decision::Refuse(_));
+            if let Decision::Hold(id, slot, refs) = decision {
                 let claim = self.claim(address, &slot, &refs, Self::space_key(address));
                 self.hold(&id, &slot, claim);
+            }
+            if let Some(address) = self.addresses.get_mut(key) {
+                address.refused = refused;
             }
         } else {
             let want = if drains { Want::Drain } else { Want::Gone { only_if_empty: false } };

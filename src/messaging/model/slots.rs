@@ -42,6 +42,7 @@ impl Model {
                 for_generation: generation,
                 effective,
                 seen: false,
+                unverified: false,
                 replace: false,
                 attempts: 0,
             };
@@ -101,6 +102,7 @@ impl Model {
             for_generation: claim.generation,
             effective: claim.effective,
             seen: false,
+            unverified: false,
             replace: false,
             attempts: 0,
         });

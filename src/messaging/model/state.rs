@@ -220,6 +220,8 @@ pub(super) struct SlotState {
     pub effective: Effective,
     /// Its last Address was seen to be deleted.
     pub seen: bool,
+    /// A comparison in detail was refused: held by its name, its settings unknown.
+    pub unverified: bool,
     /// What is there may be destroyed to make room.
     pub replace: bool,
     /// Failed or NotEmpty attempts in a row.

@@ -125,10 +125,20 @@ impl Model {
         let slot = &outcome.slot;
         let Some(state) = target.slots.get_mut(slot) else { return };
         if state.progress != Progress::Sent(outcome.generation) {
-            // An answer to a comparison in detail: only a repair is news.
-            if outcome.result == Ok(Done::Repaired) {
-                target.repaired.push(slot.clone());
-                self.tell_repairs(id);
+            // An answer to a comparison in detail: only a repair is news, and a refusal, which is tried again.
+            let held = matches!(state.progress, Progress::Acked(_));
+            match outcome.result {
+                Ok(Done::Repaired) => {
+                    target.repaired.push(slot.clone());
+                    self.tell_repairs(id);
+                }
+                Err(_) if held => {
+                    state.unverified = true;
+                    let after = backoff(timing.retry_ms, timing.retry_cap_ms, state.attempts);
+                    state.attempts += 1;
+                    self.wake_at(retry_at + after, Timer::Slot(id.clone(), slot.clone()));
+                }
+                _ => {}
             }
             return;
         }
@@ -137,6 +147,7 @@ impl Model {
         match outcome.result {
             Ok(Done::Held | Done::Repaired) => {
                 (state.progress, state.attempts, state.replace) = (Progress::Acked(mark), 0, false);
+                state.unverified = false;
                 let (generation, effective) = (state.for_generation, state.effective);
                 if let Some(address) = holder.as_ref().and_then(|h| self.addresses.get_mut(h)) {
                     address.in_force = Some(generation);
@@ -215,6 +226,7 @@ impl Model {
         let retry = match (&state.progress, state.want) {
             (Progress::Refused(_), _) => true,
             (Progress::NotEmpty, Want::Drain) => true,
+            (Progress::Acked(_), Want::Hold) => state.unverified,
             _ => false,
         };
         if retry {
