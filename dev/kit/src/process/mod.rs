@@ -124,6 +124,8 @@ impl Process {
     pub async fn terminate(&mut self, within: Duration) -> Result<ExitStatus> {
         if self.ended().is_none() {
             self.signal("TERM")?;
+            // One that stands still would not hear of it; one that has ended already needs it no more.
+            let _ = self.signal("CONT");
         }
         let deadline = Instant::now() + within;
         loop {
