@@ -51,7 +51,8 @@ pub struct References {
 }
 
 /// What a broker holds for the address under the name `slot` in a brokered space.
-pub fn entry(address: &Address, slot: &Slot, refs: &References, defaults: &Defaults) -> Entry {
+/// `ground`: the slot of the space's own settings, where it has a prefix.
+pub fn entry(address: &Address, slot: &Slot, refs: &References, defaults: &Defaults, ground: Option<Slot>) -> Entry {
     let queue = |durable, max_consumers| Some(Queue { name: slot.clone(), durable, max_consumers });
     let (routing, queue) = match address.kind {
         AddressType::Anycast => (Routing::Anycast, queue(false, -1)),
@@ -63,10 +64,11 @@ pub fn entry(address: &Address, slot: &Slot, refs: &References, defaults: &Defau
                 routing: Routing::Multicast,
                 queue: queue(true, address.max_consumers.unwrap_or(1)),
                 settings: None,
+                ground,
             };
         }
     };
-    Entry { address: slot.clone(), routing, queue, settings: Some(settings(address, refs, defaults)) }
+    Entry { address: slot.clone(), routing, queue, settings: Some(settings(address, refs, defaults)), ground }
 }
 
 fn settings(address: &Address, refs: &References, defaults: &Defaults) -> Settings {
@@ -89,11 +91,12 @@ fn settings(address: &Address, refs: &References, defaults: &Defaults) -> Settin
     }
 }
 
-/// The slots that must be held before `entry` of `slot` may be: a subscription's topic, a dead letter.
+/// The slots that must be held before `entry` of `slot` may be: the space's settings, a subscription's topic, a dead
+/// letter.
 pub fn gates<'a>(slot: &'a Slot, entry: &'a Entry) -> impl Iterator<Item = &'a Slot> {
     let topic = (entry.settings.is_none() && entry.address != *slot).then_some(&entry.address);
     let dead = entry.settings.as_ref().map(|s| [s.dead_letter_address.as_ref(), s.expiry_address.as_ref()]);
-    topic.into_iter().chain(dead.into_iter().flatten().flatten())
+    entry.ground.iter().chain(topic).chain(dead.into_iter().flatten().flatten())
 }
 
 /// Whether what a broker holds is, by names and queue attributes, what `entry` wants. Settings are not looked at.
@@ -117,5 +120,6 @@ pub fn leftover(slot: &Slot, queue: &super::broker::ObservedQueue) -> Arc<Entry>
         routing: queue.routing,
         queue: Some(Queue { name: slot.clone(), durable: queue.durable, max_consumers: queue.max_consumers }),
         settings: (queue.address == *slot).then(Settings::default),
+        ground: None,
     })
 }

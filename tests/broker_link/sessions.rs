@@ -5,7 +5,7 @@ use futures::future::join_all;
 use serde_json::Value;
 use waystation::drive::broker::link::{BrokerSession, CallError, SessionEvent};
 use waystation::drive::broker::ops::{self, Refusal};
-use waystation::messaging::broker::{FullPolicy, Routing, Settings};
+use waystation::messaging::broker::{FullPolicy, Routing, Settings, ground};
 
 use crate::peer::{OWNER, Peer, attempts, create, event, node_id, queue, refusal};
 
@@ -117,7 +117,7 @@ async fn settings_are_checked_by_their_echo(session: &dyn BrokerSession) -> Resu
 }
 
 async fn own_settings_are_seen_against_those_of_the_space(session: &dyn BrokerSession) -> Result<()> {
-    session.call(ops::put_settings(&ops::below("n.s/"), &attempts(7))).await?;
+    session.call(ops::put_settings(&ground("n.s/"), &attempts(7))).await?;
     let read = async |address: &str| -> Result<_> {
         Ok(ops::parse_settings(&session.call(ops::read_settings(address)).await?))
     };
@@ -134,7 +134,7 @@ async fn own_settings_are_seen_against_those_of_the_space(session: &dyn BrokerSe
     ensure!(ops::differing(&attempts(3), &own, &base).is_empty(), "what was set before is gone: {own:?}");
     session.call(ops::remove_settings("n.s/b")).await?;
     ensure!(ops::differing(&Settings::default(), &read("n.s/b").await?, &base).is_empty());
-    session.call(ops::remove_settings(&ops::below("n.s/"))).await?;
+    session.call(ops::remove_settings(&ground("n.s/"))).await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use waystation::drive::broker::link::{BrokerSession, Call, CallError};
 use waystation::drive::broker::ops;
-use waystation::messaging::broker::{Routing, Settings};
+use waystation::messaging::broker::{Routing, Settings, ground};
 
 use crate::peer::{Peer, attempts, raw};
 
@@ -148,7 +148,7 @@ fn calls() -> Vec<Call> {
         ops::read_settings("x"),
         settings("x", json!({ "redeliveryDelay": 5 })),
         ops::read_settings("x"),
-        ops::put_settings(&ops::below("n.s/"), &attempts(4)),
+        ops::put_settings(&ground("n.s/"), &attempts(4)),
         ops::remove_settings("x"),
         ops::remove_settings("x"),
         raw("removeAddressSettings", json!(["never"])),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::link::{BrokerSession, Call, CallError};
 use super::ops::{self, ListedQueue, Refusal};
 use crate::engine::permit::Permit;
-use crate::messaging::broker::{Contents, Done, Entry, Job, ObservedQueue, Queue, Routing, Wish};
+use crate::messaging::broker::{Contents, Done, Entry, Job, ObservedQueue, Queue, Routing, Settings, Wish, is_ground};
 use crate::messaging::ids::Slot;
 
 /// An own removal is expected to be told within this time; what is told later is somebody else's.
@@ -146,34 +146,32 @@ impl<'a> Carrier<'a> {
     }
 
     async fn hold_queue(&self, entry: &Entry, queue: &Queue, replace: bool) -> Result<(), Halt> {
-        if let Some(there) = self.ours(&queue.name).await?
+        let owns_address = entry.settings.is_some();
+        let (there, differs, types) =
+            futures::future::join3(self.ours(&queue.name), self.settings_differ(entry), async {
+                if owns_address { self.routing_types(&entry.address).await } else { Ok(None) }
+            })
+            .await;
+        let (there, differs, types) = (there?, differs?, types?);
+        // The broker would make an address serve both routing types: that is for whoever made it to say.
+        let other = types.as_ref().filter(|types| **types != [entry.routing]);
+        if let Some(other) = other.filter(|_| there.is_none() && !replace) {
+            return Err(another_routing(entry, other));
+        }
+        if differs {
+            self.put_settings(entry).await?;
+        }
+        if let Some(there) = there
             && self.settle_difference(entry, queue, &there, replace).await?
         {
             return Ok(());
         }
-        if replace && entry.settings.is_some() {
-            self.clear_address(entry).await?;
+        if other.is_some() {
+            self.delete_address(&entry.address).await?;
         }
-        self.put_settings(entry).await?;
-        self.permit.granted(self.deadline).await;
+        let make_address = owns_address && (types.is_none() || other.is_some());
         // The address is made by its owner only: a subscription without its topic is refused.
-        let make_address =
-            entry.settings.as_ref().map(|_| self.send(ops::create_address(&entry.address, entry.routing)));
-        let make_queue = self.send(ops::create_queue(queue, &entry.address, entry.routing, self.owner, false));
-        let (address, made) = futures::future::join(
-            async {
-                match make_address {
-                    Some(answer) => answer.await.map(|_| ()),
-                    None => Ok(()),
-                }
-            },
-            make_queue,
-        )
-        .await;
-        match address {
-            Err(halt) if !halt.is(Refusal::AlreadyExists) => return Err(halt),
-            _ => {}
-        }
+        let made = self.call(ops::create_queue(queue, &entry.address, entry.routing, self.owner, make_address)).await;
         match made {
             Ok(_) => {}
             // Somebody was quicker, or an answer got lost: what is there decides.
@@ -197,7 +195,6 @@ impl<'a> Carrier<'a> {
     ) -> Result<bool, Halt> {
         let fits = there.address == entry.address && there.routing == entry.routing && there.durable == queue.durable;
         if fits {
-            self.put_settings(entry).await?;
             if there.max_consumers != queue.max_consumers {
                 self.call(ops::update_queue(&queue.name, queue.max_consumers)).await?;
             }
@@ -225,25 +222,25 @@ impl<'a> Carrier<'a> {
     }
 
     async fn hold_address(&self, slot: &Slot, entry: &Entry, replace: bool) -> Result<(), Halt> {
+        if is_ground(slot) {
+            return if self.settings_differ(entry).await? { self.put_settings(entry).await } else { Ok(()) };
+        }
         if replace {
             if let Some(there) = self.ours(slot).await? {
                 self.destroy(&there.name).await?;
             }
             self.clear_address(entry).await?;
         }
-        self.put_settings(entry).await?;
+        if self.settings_differ(entry).await? {
+            self.put_settings(entry).await?;
+        }
         if let Err(halt) = self.call(ops::create_address(&entry.address, entry.routing)).await {
             if !halt.is(Refusal::AlreadyExists) {
                 return Err(halt);
             }
             let types = self.routing_types(&entry.address).await?.unwrap_or_default();
             if !types.contains(&entry.routing) {
-                return Err(Halt::Refused(format!(
-                    "address {} is there already as {} and not as {}: remove it, or use another address",
-                    entry.address,
-                    types.iter().map(|routing| routing.as_str()).collect::<Vec<_>>().join(", "),
-                    entry.routing.as_str(),
-                )));
+                return Err(another_routing(entry, &types));
             }
         }
         self.memory().addresses.insert(slot.clone(), ());
@@ -270,21 +267,35 @@ impl<'a> Carrier<'a> {
         self.memory().queues.insert(queue.name.clone(), observed);
     }
 
+    // === Settings ===
+
+    /// Whether what is in force for the entry's address is not what it wants. Reading is cheap, writing is not.
+    async fn settings_differ(&self, entry: &Entry) -> Result<bool, Halt> {
+        let Some(settings) = &entry.settings else { return Ok(false) };
+        let base = self.base(&entry.address).await?;
+        if is_ground(&entry.address) {
+            return Ok(!ops::differing(settings, &base, &base).is_empty());
+        }
+        let in_force = ops::parse_settings(&self.call(ops::read_settings(&entry.address)).await?);
+        Ok(!ops::differing(settings, &in_force, &base).is_empty())
+    }
+
     async fn put_settings(&self, entry: &Entry) -> Result<(), Halt> {
         let Some(settings) = &entry.settings else { return Ok(()) };
+        if is_ground(&entry.address) {
+            self.memory().base.remove(prefix_of(&entry.address));
+        } else if entry.ground.is_some() && *settings == Settings::default() {
+            // What the space's settings say is all that it wants.
+            return self.call(ops::remove_settings(&entry.address)).await.map(|_| ());
+        }
         let echo = self.call(ops::put_settings(&entry.address, settings)).await?;
         ops::check_echo(settings, &echo).map_err(|missed| {
             Halt::Refused(format!("the broker did not take these settings as they were given: {}", missed.join(", ")))
         })
     }
 
-    // === Verify ===
-
     async fn verify(&self, entry: &Entry) -> Result<Done, Halt> {
-        let Some(settings) = &entry.settings else { return Ok(Done::Held) };
-        let in_force = ops::parse_settings(&self.call(ops::read_settings(&entry.address)).await?);
-        let base = self.base(&entry.address).await?;
-        if ops::differing(settings, &in_force, &base).is_empty() {
+        if !self.settings_differ(entry).await? {
             return Ok(Done::Held);
         }
         self.put_settings(entry).await?;
@@ -293,14 +304,14 @@ impl<'a> Carrier<'a> {
 
     /// What is in force for a name beside the address that has no settings of its own.
     async fn base(&self, address: &str) -> Result<Map<String, Value>, Halt> {
-        let prefix = address.split_once('/').map(|(space, _)| format!("{space}/")).unwrap_or_default();
-        let known = self.memory().base.get(&prefix).cloned();
+        let prefix = prefix_of(address);
+        let known = self.memory().base.get(prefix).cloned();
         if let Some(base) = known {
             return Ok(base);
         }
         let answer = self.call(ops::read_settings(&format!("{prefix}waystation-has-no-such-address"))).await?;
         let base = ops::parse_settings(&answer);
-        self.memory().base.insert(prefix, base.clone());
+        self.memory().base.insert(prefix.to_owned(), base.clone());
         Ok(base)
     }
 
@@ -320,10 +331,25 @@ impl<'a> Carrier<'a> {
         }
         if entry.settings.is_some() {
             // Settings go last: as long as they are there, nothing is created by itself in this place.
-            self.delete_address(&entry.address).await?;
-            self.call(ops::remove_settings(&entry.address)).await?;
+            if !is_ground(&entry.address) {
+                self.delete_address(&entry.address).await?;
+            }
+            self.remove_settings(entry).await?;
         }
         Ok(Done::Gone)
+    }
+
+    /// Takes the address's own settings away, if it has any.
+    async fn remove_settings(&self, entry: &Entry) -> Result<(), Halt> {
+        if is_ground(&entry.address) {
+            self.memory().base.remove(prefix_of(&entry.address));
+        } else {
+            let own = Entry { settings: Some(Settings::default()), ..entry.clone() };
+            if entry.ground.is_some() && !self.settings_differ(&own).await? {
+                return Ok(());
+            }
+        }
+        self.call(ops::remove_settings(&entry.address)).await.map(|_| ())
     }
 
     async fn destroy(&self, queue: &Slot) -> Result<(), Halt> {
@@ -478,6 +504,20 @@ impl<'a> Carrier<'a> {
             })
         }
     }
+}
+
+fn another_routing(entry: &Entry, there: &[Routing]) -> Halt {
+    let there: Vec<&str> = there.iter().map(|routing| routing.as_str()).collect();
+    let (address, wanted) = (&entry.address, entry.routing.as_str());
+    Halt::Refused(format!(
+        "address {address} is there already as {} and not as {wanted}: remove it, or use another address",
+        there.join(", ")
+    ))
+}
+
+/// What an address shares with the other names of its space.
+fn prefix_of(address: &str) -> &str {
+    address.split_once('/').map_or("", |(space, _)| &address[..=space.len()])
 }
 
 fn owner_of(row: &ListedQueue) -> String {

@@ -82,14 +82,10 @@ pub fn delete_address(name: &str, with_queues: bool) -> Call {
     broker("deleteAddress", json!([name, with_queues]))
 }
 
-/// Sets all settings of the addresses that `matches`: an address, or all below a prefix ([`below`]).
+/// Sets all settings of the addresses that `matches`: an address, or all below a prefix
+/// ([`crate::messaging::broker::ground`]).
 pub fn put_settings(matches: &str, settings: &Settings) -> Call {
     broker("addAddressSettings", json!([matches, Value::Object(settings_json(settings)).to_string()]))
-}
-
-/// The match of all addresses that start with `prefix` (`namespace.space/`).
-pub fn below(prefix: &str) -> String {
-    format!("{prefix}*.#")
 }
 
 /// Takes the settings of a match away; missing is done.

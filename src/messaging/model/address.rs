@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Model;
 use super::slots::Claim;
 use super::state::{AddressState, Refusal};
+use crate::messaging::broker::ground;
 use crate::messaging::entry::{self, Effective, References};
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::{AddressType, Defaults};
@@ -79,10 +80,12 @@ impl Model {
         let config = self.spaces.get(&space).and_then(|s| self.configs.get(&s.obj.config));
         let defaults = config.map_or(&none, |c| &c.obj.defaults);
         let generation = address.obj.meta.generation;
+        let single = config.is_none_or(|c| c.obj.single);
+        let ground = (!single).then(|| ground(&names::prefix(&space, false)));
         Claim {
             tenant: space,
             holder: address.obj.meta.key.clone(),
-            entry: Arc::new(entry::entry(&address.obj, slot, refs, defaults)),
+            entry: Arc::new(entry::entry(&address.obj, slot, refs, defaults, ground)),
             effective: entry::effective(&address.obj, defaults),
             generation,
             in_force: address.in_force == Some(generation),
@@ -121,7 +124,9 @@ impl Model {
         }
         let closed = match &space.accept {
             Some(Err((_, message))) => Some(format!("AddressSpace {} is not accepted: {message}", space_key.name)),
-            _ if space.obj.meta.deleting => Some(format!("AddressSpace {} is being deleted: use another", space_key.name)),
+            _ if space.obj.meta.deleting => {
+                Some(format!("AddressSpace {} is being deleted: use another", space_key.name))
+            }
             _ => None,
         };
         let known = address.accepted && space.ever_accepted;
@@ -141,7 +146,10 @@ impl Model {
             );
         }
         let Some(id) = self.target_of_space(&space_key) else {
-            return Decision::Wait((reason::WAITING_FOR_BROKER, "its space has no broker yet: see the AddressSpace".into()));
+            return Decision::Wait((
+                reason::WAITING_FOR_BROKER,
+                "its space has no broker yet: see the AddressSpace".into(),
+            ));
         };
         match self.references(address, &space_key, &space.prefix) {
             Ok(refs) => Decision::Hold(id, names::slot(&space.prefix, &address.obj.address), Arc::new(refs)),
@@ -184,7 +192,10 @@ impl Model {
         let Some(found) = self.winner(space, &names::canonical(name)) else {
             return refuse(
                 missing,
-                format!("{field} names {name}, which is no address of space {}: create an Address of type {word} for it", space.name),
+                format!(
+                    "{field} names {name}, which is no address of space {}: create an Address of type {word} for it",
+                    space.name
+                ),
             );
         };
         let found_kind = found.obj.kind;
@@ -192,19 +203,28 @@ impl Model {
             let reason = if kind == AddressType::Topic { missing } else { reason::DEAD_LETTER_WRONG_TYPE };
             return refuse(
                 reason,
-                format!("{field} names {name}, which is of type {}: name an address of type {word}", type_name(found_kind)),
+                format!(
+                    "{field} names {name}, which is of type {}: name an address of type {word}",
+                    type_name(found_kind)
+                ),
             );
         }
         if found.obj.meta.deleting && address.holds.is_none() && !address.accepted {
             return refuse(missing, format!("{field} names {name}, which is being deleted: name another {word}"));
         }
         if found.refused && !found.accepted {
-            let text = format!("{field} names {name}, which is not accepted itself: see kubectl describe addr {}", found.obj.meta.key.name);
+            let text = format!(
+                "{field} names {name}, which is not accepted itself: see kubectl describe addr {}",
+                found.obj.meta.key.name
+            );
             return refuse(missing, text);
         }
         // One that is refused now and was accepted before keeps what it has.
         if found.holds.is_none() && !(found.accepted && found.refused) {
-            let text = format!("{field} names {name}, which is not configured yet: see kubectl describe addr {}", found.obj.meta.key.name);
+            let text = format!(
+                "{field} names {name}, which is not configured yet: see kubectl describe addr {}",
+                found.obj.meta.key.name
+            );
             return Err(Decision::Wait((reason::CONFIGURING, text.into())));
         }
         Ok(names::slot(prefix, &found.obj.address))
@@ -215,7 +235,8 @@ impl Model {
         let config = self.spaces.get(space).and_then(|s| self.configs.get(&s.obj.config));
         let Some(name) = config.and_then(|c| c.obj.defaults.dead_letter_address.as_ref()) else { return Ok(None) };
         let found = self.winner(space, &names::canonical(name));
-        let Some(found) = found.filter(|a| a.obj.kind == AddressType::DeadLetter && !a.obj.meta.deleting && !a.refused) else {
+        let Some(found) = found.filter(|a| a.obj.kind == AddressType::DeadLetter && !a.obj.meta.deleting && !a.refused)
+        else {
             return Ok(None);
         };
         if found.holds.is_none() {

@@ -102,12 +102,12 @@ impl Model {
     }
 
     fn decodable(&mut self, kind: Kind, key: &Key) {
-        if self.undecodable.remove(&(kind, key.clone())) {
-            if let Some(count) = self.undecodable_in.get_mut(&key.namespace) {
-                *count -= 1;
-                if *count == 0 {
-                    self.undecodable_in.remove(&key.namespace);
-                }
+        if self.undecodable.remove(&(kind, key.clone()))
+            && let Some(count) = self.undecodable_in.get_mut(&key.namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.undecodable_in.remove(&key.namespace);
             }
         }
     }
@@ -147,7 +147,8 @@ impl Model {
         let changed = old.meta.generation != new.meta.generation
             || old.meta.deleting != new.meta.deleting
             || old.meta.force_delete != new.meta.force_delete
-            || (&old.allowed, &old.defaults, &old.owner, old.single) != (&new.allowed, &new.defaults, &new.owner, new.single);
+            || (&old.allowed, &old.defaults, &old.owner, old.single)
+                != (&new.allowed, &new.defaults, &new.owner, new.single);
         if changed {
             config.since_ms = self.now.mono_ms;
         }
@@ -205,9 +206,10 @@ impl Model {
     fn apply_space(&mut self, object: Box<AddressSpace>) {
         let key = object.meta.key.clone();
         self.decodable(Kind::AddressSpace, &key);
-        let replaced = self.spaces.get(&key).is_some_and(|old| {
-            old.obj.meta.uid != object.meta.uid || old.obj.config != object.config
-        });
+        let replaced = self
+            .spaces
+            .get(&key)
+            .is_some_and(|old| old.obj.meta.uid != object.meta.uid || old.obj.config != object.config);
         if replaced {
             self.vanish_space(&key);
         }
@@ -222,6 +224,7 @@ impl Model {
                 foreign: false,
                 prefix: "".into(),
                 broker: None,
+                cleared: false,
                 written_ms: None,
                 timer_ms: None,
                 obj: object,
@@ -248,6 +251,7 @@ impl Model {
     }
 
     fn vanish_space(&mut self, key: &Key) {
+        self.clear_space(key);
         let Some(space) = self.spaces.remove(key) else { return };
         if let Some(at) = space.timer_ms {
             self.timers.remove(&(at, Timer::Space(key.clone())));
@@ -373,6 +377,7 @@ impl Model {
         }
         if empty {
             self.members.remove(&space);
+            // Its own settings may go.
             self.dirty_spaces.insert(space.clone());
         }
         self.stale_spaces.insert(space);

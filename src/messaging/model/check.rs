@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Model;
 use super::state::{Progress, Want};
+use crate::messaging::broker::is_ground;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::names;
 
@@ -48,7 +49,7 @@ impl Model {
         }
         for (config, spaces) in &self.spaces_of_config {
             for space in spaces {
-                if !self.spaces.get(space).is_some_and(|s| s.obj.config == *config) {
+                if self.spaces.get(space).is_none_or(|s| s.obj.config != *config) {
                     return Err(format!("{space}: indexed under RouterConfig {config}"));
                 }
             }
@@ -88,11 +89,14 @@ impl Model {
                     if orphan && target.read_once && !target.orphans.contains_key(slot) {
                         return Err(format!("{slot}: an orphan that is not counted"));
                     }
-                    if state.holder.is_none() && !matches!(state.want, Want::Gone { .. }) && !self.claimable(&id, slot) {
+                    if !is_ground(slot)
+                        && state.holder.is_none()
+                        && !matches!(state.want, Want::Gone { .. })
+                        && !self.claimable(&id, slot)
+                    {
                         return Err(format!("{slot}: held for nobody"));
                     }
-                    if state.progress == Progress::Gated
-                        && !target.gates.values().any(|waiting| waiting.contains(slot))
+                    if state.progress == Progress::Gated && !target.gates.values().any(|waiting| waiting.contains(slot))
                     {
                         return Err(format!("{slot}: waits for nothing"));
                     }

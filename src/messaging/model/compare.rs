@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::state::{Progress, SlotState, Want};
-use crate::messaging::broker::Class;
+use crate::messaging::broker::{Class, is_ground};
 use crate::messaging::entry::{Effective, leftover, matches_contents};
 use crate::messaging::ids::{Slot, TargetId};
 use crate::messaging::names;
@@ -26,6 +26,8 @@ impl Model {
         target.sample = (target.sample + 1) % SAMPLES;
         let (sample, mark, filling) = (target.sample, target.read_mark, target.state == TargetState::Filling);
         target.fill.clear();
+        target.compared = true;
+        let session = target.session_mark;
         let mut slots: Vec<Slot> = target.slots.keys().cloned().collect();
         slots.sort_unstable();
         let (mut send, mut verify, mut lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -34,6 +36,13 @@ impl Model {
             match (state.want, &state.progress) {
                 (_, Progress::Sent(_) | Progress::Gated) => {}
                 (Want::Hold, Progress::Acked(at)) if *at > mark => {}
+                // No list shows a space's settings: the job itself looks at them, once for each connection and each
+                // comparison.
+                (Want::Hold, Progress::Acked(at)) if is_ground(&slot) && filling && *at > session => {}
+                (Want::Hold, _) if is_ground(&slot) => {
+                    state.progress = Progress::Needed;
+                    send.push(slot);
+                }
                 (Want::Hold, Progress::Acked(_) | Progress::Restored) => {
                     if matches_contents(&state.entry, &contents) {
                         state.progress = Progress::Acked(acks);
@@ -71,6 +80,7 @@ impl Model {
         for slot in &send {
             self.send(id, slot, Class::Repair);
         }
+        self.open_all_gates(id);
         for slot in verify {
             self.send_verify(id, &slot);
         }

@@ -73,9 +73,7 @@ impl Model {
 
     fn secrets_of(&self, config: &ConfigState) -> Secrets {
         let mut revisions = [None, None];
-        for (revision, secret) in
-            revisions.iter_mut().zip([&config.obj.tls_secret, &config.obj.credentials_secret])
-        {
+        for (revision, secret) in revisions.iter_mut().zip([&config.obj.tls_secret, &config.obj.credentials_secret]) {
             let Some(secret) = secret else { continue };
             match self.secrets.get(secret) {
                 None => return Secrets::Awaited,
@@ -201,7 +199,7 @@ impl Model {
         let (outage, down) = (self.timing.outage_ms, self.timing.down_ms);
         let Some(config) = self.configs.get_mut(key) else { return };
         let mut wake: Option<u64> = None;
-        let mut turned: Vec<(Arc<str>, TargetState, Option<TargetState>, Arc<str>)> = Vec::new();
+        let mut turned = Vec::new();
         for (name, target) in &mut config.targets {
             let told = config.told.status.brokers.iter().find(|b| b.name == *name).map(|b| b.state);
             let (shown, until) = target.shown(told, now, outage, down);

@@ -125,7 +125,8 @@ impl Model {
             AddressType::DeadLetter => (members.dead_letter_users.get(&address.canonical)?, "Addresses that name it"),
             _ => return None,
         };
-        let mut users = users.iter().filter(|key| self.addresses.get(*key).is_some_and(|a| a.holds.is_some() || a.accepted));
+        let mut users =
+            users.iter().filter(|key| self.addresses.get(*key).is_some_and(|a| a.holds.is_some() || a.accepted));
         let first = users.next()?;
         let more = users.count();
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };

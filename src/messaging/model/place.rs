@@ -117,8 +117,11 @@ impl Model {
         let Some(state) = self.configs.get(config) else { return false };
         state.targets.len() > 1
             && state.targets.values().any(|t| !t.known)
-            && self.spaces_of_config.get(config).into_iter().flatten().any(|key| {
-                self.spaces.get(key).is_some_and(|s| s.broker.is_none() && matches!(s.accept, Some(Ok(()))))
-            })
+            && self
+                .spaces_of_config
+                .get(config)
+                .into_iter()
+                .flatten()
+                .any(|key| self.spaces.get(key).is_some_and(|s| s.broker.is_none() && matches!(s.accept, Some(Ok(())))))
     }
 }

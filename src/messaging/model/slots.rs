@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::Model;
 use super::state::{Progress, SlotState, Target, Want};
-use crate::messaging::broker::{Class, Entry, Job, Wish};
+use crate::messaging::broker::{Class, Entry, Job, Wish, is_ground};
 use crate::messaging::entry::{Effective, gates};
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::names;
+use crate::messaging::status::TargetState;
 
 /// What an Address wants of its slot.
 pub(super) struct Claim {
@@ -24,6 +25,9 @@ impl Model {
     /// Makes the slot hold what its Address wants; nothing is sent when it does already.
     pub(super) fn hold(&mut self, id: &TargetId, slot: &Slot, claim: Claim) {
         let Claim { tenant, holder, entry, effective, generation, in_force } = claim;
+        if let Some(ground) = &entry.ground {
+            self.hold_ground(id, ground, &tenant);
+        }
         let Some(target) = self.target_mut(id) else { return };
         if target.orphans.remove(slot).is_some() {
             self.stale_configs.insert(id.config.clone());
@@ -55,7 +59,9 @@ impl Model {
         };
         let same = state.want == Want::Hold && state.entry == entry;
         let renewed = state.for_generation != generation || state.holder.as_ref() != Some(&holder);
-        if matches!(state.want, Want::Drain | Want::Gone { only_if_empty: false }) && state.entry.routing != entry.routing {
+        if matches!(state.want, Want::Drain | Want::Gone { only_if_empty: false })
+            && state.entry.routing != entry.routing
+        {
             // Its Address was seen to go: what is left of another type makes room.
             state.replace = true;
         }
@@ -77,6 +83,36 @@ impl Model {
             && let Some(address) = self.addresses.get_mut(&holder)
         {
             (address.in_force, address.effective) = (Some(generation), effective);
+        }
+    }
+
+    /// Makes the settings that a space shares be there, before anything of the space is.
+    fn hold_ground(&mut self, id: &TargetId, slot: &Slot, space: &Key) {
+        let Some(target) = self.target_mut(id) else { return };
+        let state = target.slots.entry(slot.clone()).or_insert_with(|| SlotState::ground(slot, space));
+        let there = state.want == Want::Hold && state.progress != Progress::Needed;
+        state.want = Want::Hold;
+        if !there {
+            self.send(id, slot, Class::Change);
+        }
+    }
+
+    /// Takes the settings that a space shared away; whether there is nothing left to wait for.
+    pub(super) fn clear_ground(&mut self, id: &TargetId, slot: &Slot, space: &Key) -> bool {
+        let Some(target) = self.target_mut(id) else { return true };
+        if target.state == TargetState::Unreachable {
+            return true;
+        }
+        let state = target.slots.entry(slot.clone()).or_insert_with(|| SlotState::ground(slot, space));
+        let gone = Want::Gone { only_if_empty: false };
+        match (state.want == gone, &state.progress) {
+            (true, Progress::Refused(_)) => true,
+            (true, Progress::Sent(_)) => false,
+            _ => {
+                state.want = gone;
+                self.send(id, slot, Class::Change);
+                false
+            }
         }
     }
 
@@ -183,6 +219,40 @@ impl Model {
         self.out.jobs.push((id.clone(), job));
     }
 
+    /// Whether the slot waits for another one.
+    pub(super) fn gated(&self, id: &TargetId, slot: &Slot) -> bool {
+        let Some(target) = self.target(id) else { return false };
+        let Some(state) = target.slots.get(slot).filter(|s| s.want == Want::Hold) else { return false };
+        gates(slot, &state.entry).any(|gate| !target.open(gate))
+    }
+
+    /// After a comparison: everything whose gates turned out to be open goes.
+    pub(super) fn open_all_gates(&mut self, id: &TargetId) {
+        let Some(target) = self.target(id) else { return };
+        let open: Vec<Slot> = target.gates.keys().filter(|gate| target.open(gate)).cloned().collect();
+        for gate in open {
+            self.open_gates(id, &gate);
+        }
+    }
+
+    /// On a new connection: the settings of every space are looked at before anything else, since everything else
+    /// waits for them.
+    pub(super) fn hold_grounds(&mut self, id: &TargetId) {
+        let Some(target) = self.target_mut(id) else { return };
+        let wanted = target.slots.iter_mut().filter(|(slot, s)| is_ground(slot) && s.want == Want::Hold);
+        let mut grounds: Vec<Slot> = Vec::new();
+        for (slot, state) in wanted {
+            if !matches!(state.progress, Progress::Sent(_)) {
+                state.progress = Progress::Needed;
+                grounds.push(slot.clone());
+            }
+        }
+        grounds.sort_unstable();
+        for slot in grounds {
+            self.send(id, &slot, Class::Change);
+        }
+    }
+
     /// The slot is held now: what waited for it goes.
     pub(super) fn open_gates(&mut self, id: &TargetId, slot: &Slot) {
         let Some(waiting) = self.target_mut(id).and_then(|t| t.gates.remove(slot)) else { return };
@@ -231,12 +301,14 @@ impl Model {
 }
 
 impl Target {
-    /// Whether what waits for `gate` may go: it is held, or nothing of ours will ever hold it.
+    /// Whether what waits for `gate` may go: it is held, as far as this connection has shown, or nothing of ours will
+    /// ever hold it. What was held on an earlier connection may be lost.
     fn open(&self, gate: &Slot) -> bool {
         match self.slots.get(gate) {
             None => true,
+            Some(state) if state.want != Want::Hold => true,
             Some(state) => {
-                matches!(state.progress, Progress::Acked(_) | Progress::Restored) || state.want != Want::Hold
+                matches!(state.progress, Progress::Acked(at) if self.compared || at > self.session_mark)
             }
         }
     }

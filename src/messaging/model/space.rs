@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::state::{Refusal, SpaceState};
 use super::{Model, Timer};
+use crate::messaging::broker::ground;
 use crate::messaging::ids::{Key, Kind, TargetId};
 use crate::messaging::input::{Allowed, LabelTest, RouterConfig};
 use crate::messaging::names;
@@ -32,6 +33,24 @@ impl Model {
             self.mark_addresses_of(key);
         }
         self.stale_spaces.insert(key.clone());
+        let empty = !self.members.contains_key(key);
+        if empty && self.spaces.get(key).is_some_and(|s| s.obj.meta.deleting && !s.cleared) {
+            let cleared = self.clear_space(key);
+            if let Some(space) = self.spaces.get_mut(key) {
+                space.cleared = cleared;
+            }
+        }
+    }
+
+    /// Takes away what a space shared on its broker; whether there is nothing left to wait for.
+    pub(super) fn clear_space(&mut self, key: &Key) -> bool {
+        if self.spaces.get(key).is_none_or(|s| s.foreign || s.prefix.is_empty()) {
+            return true;
+        }
+        match self.target_of_space(key) {
+            Some(id) => self.clear_ground(&id, &ground(&names::prefix(key, false)), key),
+            None => true,
+        }
     }
 
     fn accept_space(&self, key: &Key, space: &SpaceState) -> Result<(), Refusal> {
@@ -64,7 +83,9 @@ impl Model {
         {
             return refuse(
                 reason::TENANCY_SINGLE,
-                format!("RouterConfig {name} has tenancy Single and serves AddressSpace {winner}: use another RouterConfig"),
+                format!(
+                    "RouterConfig {name} has tenancy Single and serves AddressSpace {winner}: use another RouterConfig"
+                ),
             );
         }
         Ok(())
@@ -112,7 +133,7 @@ impl Model {
         let now = self.now;
         let total = self.members.get(key).map_or(0, |m| m.all.len() as i64);
         let ready = self.members.get(key).map_or(0, |m| m.ready);
-        let done = space.obj.meta.deleting && total == 0;
+        let done = space.obj.meta.deleting && total == 0 && space.cleared;
         let told = space.told.latest();
         let (mut wanted, mut wake) = (told.clone(), None);
         if !done {
@@ -121,7 +142,9 @@ impl Model {
             if counts != (told.total, told.ready_addresses) {
                 // Counts move with every address: they wait for their turn, unless something else is said anyway.
                 let due = space.written_ms.map_or(0, |at| at + self.timing.counts_ms);
-                let alone = AddressSpaceStatus { total: told.total, ready_addresses: told.ready_addresses, ..wanted.clone() } == *told;
+                let alone =
+                    AddressSpaceStatus { total: told.total, ready_addresses: told.ready_addresses, ..wanted.clone() }
+                        == *told;
                 if alone && due > now.mono_ms {
                     wake = wake.into_iter().chain([due]).min();
                 } else {
@@ -206,7 +229,11 @@ impl Model {
         }
         if let Some((reason, message)) = refused {
             let keeps = space.ever_accepted && self.target_of_space(&meta.key).is_some();
-            let message = if keeps { format!("{message}; what was accepted before keeps working").into() } else { message.clone() };
+            let message = if keeps {
+                format!("{message}; what was accepted before keeps working").into()
+            } else {
+                message.clone()
+            };
             wanted.ready = condition(&told.ready, false, reason, message);
             return (wanted, None);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::messaging::maps::{Map, Set};
 
-use crate::messaging::broker::{Contents, Entry};
+use crate::messaging::broker::{Contents, Entry, ground_entry};
 use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::{Address, AddressSpace, Broker, RouterConfig};
@@ -68,7 +68,12 @@ impl<S: PartialEq + Clone> Told<S> {
     }
 
     /// Registers a write of `status` and of the finalizer's wanted presence, if one is needed.
-    pub fn plan(&mut self, status: S, finalizer: bool, seq: &mut u64) -> Option<(Option<Arc<S>>, Option<FinalizerChange>)> {
+    pub fn plan(
+        &mut self,
+        status: S,
+        finalizer: bool,
+        seq: &mut u64,
+    ) -> Option<(Option<Arc<S>>, Option<FinalizerChange>)> {
         if *self.latest() == status && self.latest_finalizer() == finalizer {
             return None;
         }
@@ -77,8 +82,11 @@ impl<S: PartialEq + Clone> Told<S> {
         }
         let unsure = self.out.is_some();
         let status = (unsure || self.status != status).then(|| Arc::new(status));
-        let change = (unsure || self.finalizer != finalizer)
-            .then_some(if finalizer { FinalizerChange::Add } else { FinalizerChange::Remove });
+        let change = (unsure || self.finalizer != finalizer).then_some(if finalizer {
+            FinalizerChange::Add
+        } else {
+            FinalizerChange::Remove
+        });
         *seq += 1;
         self.out = Some(Out { seq: *seq, status: status.clone(), finalizer: change });
         Some((status, change))
@@ -158,6 +166,8 @@ pub(super) struct SpaceState {
     pub foreign: bool,
     pub prefix: Arc<str>,
     pub broker: Option<Arc<str>>,
+    /// It is deleted, and what it shared on its broker is taken away.
+    pub cleared: bool,
     /// When the status was last written: counts wait two seconds from there.
     pub written_ms: Option<u64>,
     pub timer_ms: Option<u64>,
@@ -228,6 +238,25 @@ pub(super) struct SlotState {
     pub attempts: u32,
 }
 
+impl SlotState {
+    /// The slot of the settings that a space shares, to be made.
+    pub fn ground(slot: &Slot, space: &Key) -> Self {
+        Self {
+            tenant: space.clone(),
+            holder: None,
+            entry: Arc::new(ground_entry(slot)),
+            want: Want::Hold,
+            progress: Progress::Needed,
+            for_generation: 0,
+            effective: Effective::default(),
+            seen: true,
+            unverified: false,
+            replace: false,
+            attempts: 0,
+        }
+    }
+}
+
 /// One broker.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -249,6 +278,10 @@ pub(super) struct Target {
     /// Read at least once, or failed at it: a placement need not wait for it.
     pub known: bool,
     pub read_once: bool,
+    /// Compared since it was connected: what was acknowledged before is still there.
+    pub compared: bool,
+    /// Acknowledgements after this mark came on the present connection.
+    pub session_mark: u64,
     pub slots: Map<Slot, SlotState>,
     /// Slots that wait, by the slot that they wait for.
     pub gates: Map<Slot, BTreeSet<Slot>>,
@@ -284,6 +317,8 @@ impl Target {
             shown: None,
             known: false,
             read_once: false,
+            compared: false,
+            session_mark: 0,
             slots: Map::default(),
             gates: Map::default(),
             orphans: BTreeMap::new(),

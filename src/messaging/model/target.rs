@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::state::{Progress, Target, Want};
 use super::{Model, Timer};
-use crate::messaging::broker::{Class, Done, Outcome};
+use crate::messaging::broker::{Class, Done, Outcome, is_ground};
 use crate::messaging::ids::{Kind, Now, Slot, TargetId};
 use crate::messaging::input::Link;
+use crate::messaging::names;
 use crate::messaging::reason;
 use crate::messaging::status::TargetState;
 
@@ -74,6 +75,8 @@ impl Model {
                 target.turn(TargetState::Filling, "reading what the broker holds".into(), now);
                 target.reading = true;
                 target.contents = None;
+                (target.compared, target.session_mark) = (false, acks);
+                self.hold_grounds(id);
             }
             Link::Reading => {
                 target.reading = true;
@@ -88,6 +91,7 @@ impl Model {
             }
             Link::Unreadable(words) | Link::Down(words) => {
                 (target.reading, target.contents, target.rotating, target.resync_ms) = (false, None, false, None);
+                (target.compared, target.session_mark) = (false, acks);
                 target.turn(TargetState::Unreachable, words, now);
                 let first = !std::mem::replace(&mut target.known, true);
                 if first {
@@ -120,6 +124,7 @@ impl Model {
     fn apply_outcome(&mut self, id: &TargetId, outcome: Outcome) {
         self.acks += 1;
         let (mark, retry_at) = (self.acks, self.now.mono_ms);
+        let gated = self.gated(id, &outcome.slot);
         let timing = self.timing.clone();
         let Some(target) = self.target_mut(id) else { return };
         let slot = &outcome.slot;
@@ -160,6 +165,9 @@ impl Model {
                 target.orphans.remove(slot);
                 target.gone.insert(slot.clone());
                 self.open_gates(id, slot);
+                if is_ground(slot) {
+                    self.space_cleared(id, slot);
+                }
                 if let Some(address) = holder.as_ref().and_then(|h| self.addresses.get_mut(h)) {
                     (address.holds, address.in_force) = (None, None);
                     address.released = address.obj.meta.deleting;
@@ -179,11 +187,16 @@ impl Model {
                     self.tell_orphan(id, slot, messages);
                 }
             },
+            // Sent on an earlier connection, before what it needs: it goes again after that.
+            Err(_) if gated => self.send(id, slot, Class::Repair),
             Err(words) => {
                 state.progress = Progress::Refused(words.into());
                 again = Some(backoff(timing.retry_ms, timing.retry_cap_ms, state.attempts));
                 state.attempts += 1;
                 self.excuse(id, slot);
+                if is_ground(slot) {
+                    self.space_cleared(id, slot);
+                }
             }
         }
         if let Some(after) = again {
@@ -191,6 +204,15 @@ impl Model {
         }
         self.dirty_addresses.extend(holder);
         self.filled(id, slot);
+    }
+
+    /// What a space shared is gone from its broker, or cannot be taken away: a space that is deleted waits no longer.
+    fn space_cleared(&mut self, id: &TargetId, slot: &Slot) {
+        let Some(key) = names::space_of(slot) else { return };
+        if let Some(space) = self.spaces.get_mut(&key).filter(|s| s.obj.meta.deleting && s.obj.config == id.config) {
+            space.cleared = true;
+            self.stale_spaces.insert(key);
+        }
     }
 
     /// One of the slots that a target must hold before it serves has been answered.
@@ -267,7 +289,10 @@ impl Model {
 
     /// What an outage is called on an object that waits for this target.
     pub(super) fn outage(id: &TargetId) -> (&'static str, Arc<str>) {
-        let text = format!("broker {} does not answer: see kubectl describe rcfg -n {} {}", id.broker, id.config.namespace, id.config.name);
+        let text = format!(
+            "broker {} does not answer: see kubectl describe rcfg -n {} {}",
+            id.broker, id.config.namespace, id.config.name
+        );
         (reason::BROKER_UNREACHABLE, text.into())
     }
 }

@@ -43,7 +43,8 @@ impl Model {
             Say::Keep => {}
             Say::KeepUntil(due) => wake = Some(due),
             Say::Ready => {
-                wanted = self.status(address, true, (reason::CONFIGURED, "".into()), (reason::ACCEPTED, "".into(), true));
+                wanted =
+                    self.status(address, true, (reason::CONFIGURED, "".into()), (reason::ACCEPTED, "".into(), true));
                 let effective = self.effective_of(address);
                 (wanted.ttl, wanted.redelivery) = (effective.ttl, effective.redelivery);
             }
@@ -61,7 +62,8 @@ impl Model {
             }
         }
         let ready = wanted.ready.as_ref().is_some_and(|c| c.status);
-        let became = ready && !told.ready.as_ref().is_some_and(|c| c.status && c.generation == address.obj.meta.generation);
+        let became =
+            ready && !told.ready.as_ref().is_some_and(|c| c.status && c.generation == address.obj.meta.generation);
         if became {
             self.out.ready_after_ms.push(self.now.mono_ms - address.since_ms);
         }
@@ -135,7 +137,11 @@ impl Model {
                     return Say::KeepUntil(patience);
                 }
                 let keeps = !told.brokers.is_empty();
-                let message = if keeps { format!("{message}; what was in force before still is").into() } else { message.clone() };
+                let message = if keeps {
+                    format!("{message}; what was in force before still is").into()
+                } else {
+                    message.clone()
+                };
                 Say::Refused(reason, message)
             }
             Decision::Wait((reason, message)) => self.say_waiting(address, reason, message),

@@ -169,10 +169,12 @@ fn a_space_that_is_no_longer_allowed_keeps_what_it_has_and_takes_nothing_new() {
     let mut w = World::new();
     w.address("q", Queue);
     w.run();
-    w.change_config(|c| c.allowed = crate::messaging::input::Allowed::Selector(vec![crate::messaging::input::Requirement {
-        key: "no".into(),
-        test: crate::messaging::input::LabelTest::Exists,
-    }]));
+    w.change_config(|c| {
+        c.allowed = crate::messaging::input::Allowed::Selector(vec![crate::messaging::input::Requirement {
+            key: "no".into(),
+            test: crate::messaging::input::LabelTest::Exists,
+        }])
+    });
     w.run();
     w.address("new", Queue);
     w.advance(2_000);

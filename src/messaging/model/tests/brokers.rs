@@ -212,7 +212,10 @@ fn a_rotated_secret_reconnects_one_target_at_a_time_and_a_missing_one_is_kept() 
     w.input(Input::Secret(key("login"), None));
     w.advance(2_000);
     let rows = &w.configs[&key("rc")].status.brokers;
-    assert!(rows.iter().all(|row| row.state == TargetState::Serving && row.message.contains("tenant/login")), "{rows:?}");
+    assert!(
+        rows.iter().all(|row| row.state == TargetState::Serving && row.message.contains("tenant/login")),
+        "{rows:?}"
+    );
     w.input(Input::Secret(key("login"), Some(2)));
     let mut reconnected = Vec::new();
     for change in w.model.settle(w.now).targets {

@@ -41,7 +41,17 @@ impl Broker {
             return Err(words.clone());
         }
         match &job.wish {
+            Wish::Hold { entry, .. } if is_ground(&job.slot) => {
+                self.settings.insert(entry.address.clone(), Settings::default());
+                Ok(Done::Held)
+            }
             Wish::Hold { entry, replace } => {
+                if entry.ground.iter().any(|g| !self.settings.contains_key(g)) {
+                    return Err("before its space".into());
+                }
+                if entry.settings.iter().any(|s| s.dead_letter_address.iter().any(|d| !self.queues.contains_key(d))) {
+                    return Err("before its dead letter".into());
+                }
                 if entry.settings.is_none() && !self.addresses.contains_key(&entry.address) {
                     return Err(format!("no address {}", entry.address));
                 }
@@ -52,7 +62,8 @@ impl Broker {
                     {
                         return Err(format!("there is a queue of another kind with {} messages", have.messages));
                     }
-                    let messages = self.queues.get(&queue.name).filter(|q| q.routing == entry.routing).map_or(0, |q| q.messages);
+                    let messages =
+                        self.queues.get(&queue.name).filter(|q| q.routing == entry.routing).map_or(0, |q| q.messages);
                     let observed = ObservedQueue {
                         name: queue.name.clone(),
                         address: entry.address.clone(),
@@ -473,8 +484,12 @@ impl World {
     fn echo(&mut self, kind: Kind, key: &Key) {
         let input = match kind {
             Kind::Address => self.addresses.get(key).cloned().map(|a| (a.meta.clone(), Input::Address(Box::new(a)))),
-            Kind::AddressSpace => self.spaces.get(key).cloned().map(|s| (s.meta.clone(), Input::AddressSpace(Box::new(s)))),
-            Kind::RouterConfig => self.configs.get(key).cloned().map(|c| (c.meta.clone(), Input::RouterConfig(Box::new(c)))),
+            Kind::AddressSpace => {
+                self.spaces.get(key).cloned().map(|s| (s.meta.clone(), Input::AddressSpace(Box::new(s))))
+            }
+            Kind::RouterConfig => {
+                self.configs.get(key).cloned().map(|c| (c.meta.clone(), Input::RouterConfig(Box::new(c))))
+            }
         };
         let Some((meta, input)) = input else { return };
         if meta.deleting && !meta.finalizer {
@@ -535,7 +550,11 @@ impl World {
     }
 
     pub fn message(&self, name: &str) -> String {
-        self.addresses.get(&key(name)).and_then(|a| a.status.ready.as_ref()).map(|c| c.message.to_string()).unwrap_or_default()
+        self.addresses
+            .get(&key(name))
+            .and_then(|a| a.status.ready.as_ref())
+            .map(|c| c.message.to_string())
+            .unwrap_or_default()
     }
 
     pub fn writes(&self, name: &str) -> usize {
