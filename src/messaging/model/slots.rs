@@ -168,14 +168,26 @@ impl Model {
         self.serve_if_filled(id);
     }
 
-    /// What waits for a refused slot does not hold up its target.
+    /// What waits for a refused slot does not hold up its target, and has something to tell.
     pub(super) fn excuse(&mut self, id: &TargetId, gate: &Slot) {
         let Some(target) = self.target_mut(id) else { return };
-        if let Some(waiting) = target.gates.get(gate) {
-            for slot in waiting {
-                target.fill.remove(slot);
-            }
+        let Some(waiting) = target.gates.get(gate) else { return };
+        let mut holders = Vec::new();
+        for slot in waiting {
+            target.fill.remove(slot);
+            holders.extend(target.slots.get(slot).and_then(|s| s.holder.clone()));
         }
+        self.dirty_addresses.extend(holders);
+    }
+
+    /// The refused slot that this one waits for, and the broker's words.
+    pub(super) fn refused_gate(&self, id: &TargetId, slot: &Slot) -> Option<(Slot, Arc<str>)> {
+        let target = self.target(id)?;
+        let state = target.slots.get(slot).filter(|s| s.progress == Progress::Gated)?;
+        gates(slot, &state.entry).find_map(|gate| match &target.slots.get(gate)?.progress {
+            Progress::Refused(words) => Some((gate.clone(), words.clone())),
+            _ => None,
+        })
     }
 
     /// Sends what the slot wants, unless it must wait for another one.

@@ -152,6 +152,10 @@ impl Model {
                     let message = format!("broker {}: {words}", id.broker).into();
                     return Say::Unready { reason: reason::BROKER_REFUSED, message, low: false };
                 }
+                if let Some((gate, words)) = self.refused_gate(id, slot) {
+                    let message = format!("it needs {gate}, which broker {} refuses: {words}", id.broker).into();
+                    return Say::Unready { reason: reason::BROKER_REFUSED, message, low: false };
+                }
                 if address.in_force == Some(address.obj.meta.generation) {
                     // Restored: true by its status, and not looked at yet. Needed, Sent: being mended, which is the
                     // broker's matter. Neither is news for the Address, and neither confirms anything.

@@ -65,7 +65,8 @@ fn a_refused_topic_holds_back_its_subscription_and_nobody_else() {
     w.advance(2_000);
     assert_eq!(w.ready("events"), Some((false, reason::BROKER_REFUSED)));
     assert!(w.message("events").contains("AMQ000: no"));
-    assert_eq!(w.ready("sub"), Some((false, reason::CONFIGURING)));
+    assert_eq!(w.ready("sub"), Some((false, reason::BROKER_REFUSED)));
+    assert!(w.message("sub").contains("tenant.s/events"), "{}", w.message("sub"));
     assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
     w.broker("b").refuses.clear();
     w.advance(31_000);

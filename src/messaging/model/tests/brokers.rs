@@ -263,3 +263,22 @@ fn a_restart_with_an_orphan_writes_nothing() {
     w.advance(1_300_000);
     assert_eq!(before, (w.status_writes.clone(), w.configs[&key("rc")].status.clone()));
 }
+
+#[test]
+fn what_is_lost_and_waits_for_something_refused_is_not_ready_any_more() {
+    let mut w = World::new();
+    w.address("t", Topic);
+    w.address_with("sub", Subscription, |a| a.topic = Some("t".into()));
+    w.run();
+    let slot = w.slot("t");
+    w.broker_down("b", true);
+    w.broker("b").refuses.insert(slot, "AMQ: no".into());
+    w.broker_up("b");
+    w.advance(2_000);
+    assert_eq!(w.ready("t"), Some((false, reason::BROKER_REFUSED)));
+    assert_eq!(w.ready("sub"), Some((false, reason::BROKER_REFUSED)));
+    assert_eq!(w.configs[&key("rc")].status.brokers[0].state, TargetState::Serving, "one refusal is its object's");
+    w.broker("b").refuses.clear();
+    w.advance(60_000);
+    assert_eq!(w.ready("sub"), Some((true, reason::CONFIGURED)));
+}

@@ -49,9 +49,6 @@ impl Broker {
                 if entry.ground.iter().any(|g| !self.settings.contains_key(g)) {
                     return Err("before its space".into());
                 }
-                if entry.settings.iter().any(|s| s.dead_letter_address.iter().any(|d| !self.queues.contains_key(d))) {
-                    return Err("before its dead letter".into());
-                }
                 if entry.settings.is_none() && !self.addresses.contains_key(&entry.address) {
                     return Err(format!("no address {}", entry.address));
                 }
