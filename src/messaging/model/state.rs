@@ -25,8 +25,8 @@ pub(super) struct Told<S> {
     pub version: u64,
     /// A write that was handed out and not answered.
     pub out: Option<Out<S>>,
-    /// A status that the API server refused: not sent again while it is still what is wanted.
-    pub refused: Option<Arc<S>>,
+    /// A write that the API server refused: not sent again while it is still what is wanted.
+    pub refused: Option<(Option<Arc<S>>, Option<FinalizerChange>)>,
 }
 
 #[derive(Debug)]
@@ -77,9 +77,6 @@ impl<S: PartialEq + Clone> Told<S> {
         if *self.latest() == status && self.latest_finalizer() == finalizer {
             return None;
         }
-        if self.refused.as_deref() == Some(&status) && self.latest_finalizer() == finalizer {
-            return None;
-        }
         let unsure = self.out.is_some();
         let status = (unsure || self.status != status).then(|| Arc::new(status));
         let change = (unsure || self.finalizer != finalizer).then_some(if finalizer {
@@ -87,6 +84,9 @@ impl<S: PartialEq + Clone> Told<S> {
         } else {
             FinalizerChange::Remove
         });
+        if !unsure && self.refused.as_ref().is_some_and(|refused| (&refused.0, refused.1) == (&status, change)) {
+            return None;
+        }
         *seq += 1;
         self.out = Some(Out { seq: *seq, status: status.clone(), finalizer: change });
         Some((status, change))
@@ -109,7 +109,7 @@ impl<S: PartialEq + Clone> Told<S> {
     /// Takes in that write `seq` can never be carried out.
     pub fn failed(&mut self, seq: u64) {
         if let Some(out) = self.out.take_if(|out| out.seq == seq) {
-            self.refused = out.status;
+            self.refused = Some((out.status, out.finalizer));
         }
     }
 }
@@ -373,6 +373,18 @@ mod tests {
         assert!(told.plan(5, false, &mut seq).is_none());
         assert!(told.written(seq, 7));
         assert!(told.plan(5, false, &mut seq).is_none());
+    }
+
+    #[test]
+    fn a_write_that_was_refused_is_not_sent_again_at_once() {
+        for (status, finalizer) in [(5, false), (0, true), (5, true)] {
+            let mut told = Told::new(0, false);
+            let mut seq = 0;
+            assert!(told.plan(status, finalizer, &mut seq).is_some());
+            told.failed(seq);
+            assert_eq!(told.plan(status, finalizer, &mut seq), None);
+            assert!(told.plan(9, finalizer, &mut seq).is_some());
+        }
     }
 
     #[test]
