@@ -3,5 +3,6 @@
 mod addresses;
 mod brokers;
 mod deletions;
+mod peer;
 mod property;
 mod world;

@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::world::{Broker, World, key};
+use super::peer::Broker;
+use super::world::{World, key};
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{AddressType, Input, Link};
 

@@ -1,8 +1,8 @@
 //! A world around the model: an API server that keeps objects, brokers that keep queues, a clock that is moved by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
+use super::peer::Broker;
 use crate::messaging::broker::*;
 use crate::messaging::ids::*;
 use crate::messaging::input::*;
@@ -11,98 +11,6 @@ use crate::messaging::output::*;
 use crate::messaging::status::*;
 
 pub const NS: &str = "tenant";
-
-/// What a broker of the world holds of one name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Broker {
-    pub up: bool,
-    pub queues: BTreeMap<Slot, ObservedQueue>,
-    pub addresses: BTreeMap<Slot, Vec<Routing>>,
-    pub settings: BTreeMap<Slot, Settings>,
-    /// Slots that are refused, with the words.
-    pub refuses: BTreeMap<Slot, String>,
-    /// Answers are held back.
-    pub slow: bool,
-    pub waiting: Vec<Job>,
-    pub incarnation: u64,
-    /// Jobs carried out, by slot.
-    pub log: Vec<(Slot, &'static str)>,
-}
-
-impl Broker {
-    fn carry(&mut self, job: &Job) -> Result<Done, String> {
-        let word = match &job.wish {
-            Wish::Hold { .. } => "hold",
-            Wish::Verify { .. } => "verify",
-            Wish::Gone { .. } => "gone",
-        };
-        self.log.push((job.slot.clone(), word));
-        if let Some(words) = self.refuses.get(&job.slot) {
-            return Err(words.clone());
-        }
-        match &job.wish {
-            Wish::Hold { entry, .. } if is_ground(&job.slot) => {
-                self.settings.insert(entry.address.clone(), Settings::default());
-                Ok(Done::Held)
-            }
-            Wish::Hold { entry, replace } => {
-                if entry.ground.iter().any(|g| !self.settings.contains_key(g)) {
-                    return Err("before its space".into());
-                }
-                if entry.settings.is_none() && !self.addresses.contains_key(&entry.address) {
-                    return Err(format!("no address {}", entry.address));
-                }
-                if let Some(queue) = &entry.queue {
-                    if let Some(have) = self.queues.get(&queue.name)
-                        && (have.routing != entry.routing || have.address != entry.address)
-                        && !replace
-                    {
-                        return Err(format!("there is a queue of another kind with {} messages", have.messages));
-                    }
-                    let messages =
-                        self.queues.get(&queue.name).filter(|q| q.routing == entry.routing).map_or(0, |q| q.messages);
-                    let observed = ObservedQueue {
-                        name: queue.name.clone(),
-                        address: entry.address.clone(),
-                        routing: entry.routing,
-                        durable: queue.durable,
-                        max_consumers: queue.max_consumers,
-                        messages,
-                    };
-                    self.queues.insert(queue.name.clone(), observed);
-                }
-                if let Some(settings) = &entry.settings {
-                    self.addresses.insert(entry.address.clone(), vec![entry.routing]);
-                    self.settings.insert(entry.address.clone(), settings.clone());
-                }
-                Ok(Done::Held)
-            }
-            Wish::Verify { entry } => {
-                let Some(settings) = &entry.settings else { return Ok(Done::Held) };
-                let old = self.settings.insert(entry.address.clone(), settings.clone());
-                Ok(if old.as_ref() == Some(settings) { Done::Held } else { Done::Repaired })
-            }
-            Wish::Gone { entry, only_if_empty } => {
-                let messages = entry.queue.as_ref().and_then(|q| self.queues.get(&q.name)).map_or(0, |q| q.messages);
-                if *only_if_empty && messages > 0 {
-                    return Ok(Done::NotEmpty { messages });
-                }
-                if let Some(queue) = &entry.queue {
-                    self.queues.remove(&queue.name);
-                }
-                if entry.settings.is_some() {
-                    self.addresses.remove(&entry.address);
-                    self.settings.remove(&entry.address);
-                }
-                Ok(Done::Gone)
-            }
-        }
-    }
-
-    fn contents(&self) -> Arc<Contents> {
-        Arc::new(Contents { queues: self.queues.clone(), addresses: self.addresses.clone() })
-    }
-}
 
 /// See the module.
 pub struct World {
