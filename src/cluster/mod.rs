@@ -15,3 +15,6 @@ pub mod sources;
 pub mod status_body;
 pub mod watch;
 pub mod writer;
+
+#[cfg(test)]
+mod testing;

@@ -1,1 +1,91 @@
+//! What is written and read back is what was decided.
 
+use super::*;
+use crate::messaging::reason;
+
+fn condition(status: bool, reason: &'static str) -> Option<Condition> {
+    Some(Condition { status, reason, message: "why".into(), generation: 7, since_s: 1_700_000_000 })
+}
+
+fn through_the_api<T: serde::de::DeserializeOwned>(status: Status) -> T {
+    serde_json::from_value(body(&status, 7).unwrap()).unwrap()
+}
+
+#[test]
+fn every_status_comes_back_as_it_was_decided() {
+    for full in [true, false] {
+        let config = RouterConfigStatus {
+            accepted: condition(true, reason::ACCEPTED),
+            ready: condition(false, reason::BROKER_UNREACHABLE),
+            owner: Some("o".into()),
+            brokers: vec![BrokerStatus {
+                name: "b".into(),
+                state: TargetState::Unreachable,
+                message: "refused".into(),
+                since_s: 1_700_000_001,
+            }],
+            orphans: 3,
+            orphans_pruned: Some("1".into()),
+            resynced: None,
+        };
+        let config = if full { config } else { RouterConfigStatus::default() };
+        let read = through_the_api(Status::RouterConfig(Arc::new(config.clone())));
+        assert_eq!(read_router_config(&read), config);
+
+        let space = AddressSpaceStatus {
+            accepted: condition(true, reason::ACCEPTED),
+            ready: condition(true, reason::SERVING),
+            total: 10,
+            ready_addresses: 9,
+            address_prefix: Some("team.shop/".into()),
+            broker: Some("b".into()),
+            endpoint: Some(("10.0.0.1".into(), 5672)),
+        };
+        let space = if full { space } else { AddressSpaceStatus::default() };
+        let read = through_the_api(Status::AddressSpace(Arc::new(space.clone())));
+        assert_eq!(read_address_space(&read), space);
+
+        let address = AddressStatus {
+            accepted: condition(true, reason::ACCEPTED),
+            ready: condition(true, reason::CONFIGURED),
+            address: Some("orders".into()),
+            brokers: vec!["b".into()],
+            ttl: Ttl { minimum_ms: None, maximum_ms: Some(90_061_001) },
+            redelivery: Redelivery {
+                max_attempts: Some(-1),
+                delay_ms: Some(1),
+                delay_multiplier: Some(1.1),
+                max_delay_ms: None,
+            },
+        };
+        let address = if full { address } else { AddressStatus::default() };
+        let read = through_the_api(Status::Address(Arc::new(address.clone())));
+        assert_eq!(read_address(&read), address);
+    }
+}
+
+#[test]
+fn columns_are_filled_and_a_single_tenants_empty_prefix_stays() {
+    let space = AddressSpaceStatus {
+        total: 10_000,
+        ready_addresses: 9_998,
+        address_prefix: Some("".into()),
+        ..AddressSpaceStatus::default()
+    };
+    let written = body(&Status::AddressSpace(Arc::new(space.clone())), 1).unwrap();
+    assert_eq!(written["summary"], "9998/10000");
+    assert_eq!(read_address_space(&serde_json::from_value(written).unwrap()), space);
+    let written = body(&Status::RouterConfig(Arc::default()), 1).unwrap();
+    assert_eq!((&written["kind"], &written["brokersSummary"]), (&"Messaging".into(), &"0/0".into()));
+}
+
+#[test]
+fn a_reason_of_another_version_differs_from_all() {
+    let mut status = AddressStatus { ready: condition(false, reason::CONFIGURING), ..AddressStatus::default() };
+    let mut written = body(&Status::Address(Arc::new(status.clone())), 1).unwrap();
+    written["conditions"][0]["reason"] = "Novel".into();
+    let read = read_address(&serde_json::from_value(written).unwrap());
+    assert_ne!(read, status);
+    status.ready = read.ready.clone();
+    assert_eq!(status.ready.unwrap().reason, "");
+}

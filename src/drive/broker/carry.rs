@@ -369,9 +369,19 @@ impl<'a> Carrier<'a> {
 
     /// Deletes an address with nothing but temporary queues, those of consumers that are attached right now.
     async fn delete_address(&self, address: &Slot) -> Result<(), Halt> {
+        // Before it is sent: its removal may be told before its answer comes.
+        let known = self.memory().addresses.remove(address).is_some();
+        let deleted = self.delete_unless_used(address).await;
+        if deleted.is_err() && known {
+            self.memory().addresses.insert(address.clone(), ());
+        }
+        deleted
+    }
+
+    async fn delete_unless_used(&self, address: &Slot) -> Result<(), Halt> {
         let refusal = match self.call(ops::delete_address(address, false)).await {
-            Ok(_) => return self.address_gone(address),
-            Err(halt) if halt.is(Refusal::NotFound) => return self.address_gone(address),
+            Ok(_) => return Ok(()),
+            Err(halt) if halt.is(Refusal::NotFound) => return Ok(()),
             Err(halt) if halt.is(Refusal::InUse) => halt,
             Err(halt) => return Err(halt),
         };
@@ -395,14 +405,8 @@ impl<'a> Carrier<'a> {
         }
         match self.call(ops::delete_address(address, true)).await {
             Err(halt) if !halt.is(Refusal::NotFound) => Err(halt),
-            _ => self.address_gone(address),
+            _ => Ok(()),
         }
-    }
-
-    #[allow(clippy::unnecessary_wraps)]
-    fn address_gone(&self, address: &Slot) -> Result<(), Halt> {
-        self.memory().addresses.remove(address);
-        Ok(())
     }
 
     fn expect_removal(&self, name: &Slot) {

@@ -1,0 +1,166 @@
+//! One job at a time: what is sent, and what becomes of it.
+
+use super::*;
+
+fn multicast(slot: &str) -> Entry {
+    Entry { address: slot.into(), routing: Routing::Multicast, queue: None, settings: Some(Settings::default()) }
+}
+
+fn subscription(slot: &str, topic: &str, max_consumers: i32) -> Entry {
+    Entry {
+        address: topic.into(),
+        routing: Routing::Multicast,
+        queue: Some(Queue { name: slot.into(), durable: true, max_consumers }),
+        settings: None,
+    }
+}
+
+fn gone(entry: Entry, only_if_empty: bool) -> Wish {
+    Wish::Gone { entry: Arc::new(entry), only_if_empty }
+}
+
+fn instead(entry: Entry) -> Wish {
+    Wish::Hold { entry: Arc::new(entry), replace: true }
+}
+
+impl Bench {
+    async fn does(&mut self, slot: &str, wish: Wish) -> Result<Done, String> {
+        self.broker.state().calls.clear();
+        self.put(slot, Class::Change, wish);
+        self.outcome().await.result
+    }
+}
+
+async fn ready() -> Bench {
+    let mut bench = bench();
+    bench.started().await;
+    bench
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_come_before_the_queue_and_go_after_the_address() {
+    let mut bench = ready().await;
+    assert_eq!(bench.does("s/a", hold(queue("s/a"))).await, Ok(Done::Held));
+    assert_eq!(bench.broker.operations(), ["getMessageCount", "addAddressSettings", "createAddress", "createQueue"]);
+    assert_eq!(bench.broker.state().queues["s/a"].user, "waystation:o");
+    assert_eq!(bench.does("s/a", gone(queue("s/a"), false)).await, Ok(Done::Gone));
+    assert_eq!(bench.broker.operations(), ["destroyQueue", "deleteAddress", "removeAddressSettings"]);
+    let state = bench.broker.state();
+    assert!(state.queues.is_empty() && state.addresses.is_empty() && state.settings.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wish_is_met_again_and_after_any_half_of_it() {
+    let mut bench = ready().await;
+    for _ in 0..2 {
+        assert_eq!(bench.does("s/a", hold(queue("s/a"))).await, Ok(Done::Held));
+    }
+    // A process that died before the address went, then one that died before the settings went.
+    bench.broker.remove_by_hand("s/a");
+    assert!(matches!(bench.report().await, Link::Lost(_)));
+    assert_eq!(bench.does("s/a", gone(queue("s/a"), false)).await, Ok(Done::Gone));
+    bench.broker.state().settings.insert("s/a".into(), Default::default());
+    assert_eq!(bench.does("s/a", gone(queue("s/a"), false)).await, Ok(Done::Gone));
+    assert!(bench.broker.state().settings.is_empty());
+    // One that died before the queue was made.
+    bench.broker.state().addresses.insert("s/a".into(), vec!["ANYCAST".into()]);
+    assert_eq!(bench.does("s/a", hold(queue("s/a"))).await, Ok(Done::Held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_answered_in_the_brokers_words_and_nothing_more_is_done() {
+    let mut bench = ready().await;
+    bench.broker.state().refuses.insert("addAddressSettings", "AMQ229161: pageSize has to be lower");
+    assert_eq!(bench.does("s/a", hold(queue("s/a"))).await, Err("AMQ229161: pageSize has to be lower".into()));
+    assert!(bench.broker.state().queues.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_owners_queue_is_left_as_it_is() {
+    let mut bench = bench();
+    bench.broker.make_by_hand("s/a", "waystation:other", 3);
+    bench.started().await;
+    for wish in [hold(queue("s/a")), instead(queue("s/a"))] {
+        let words = bench.does("s/a", wish).await.unwrap_err();
+        assert!(words.contains("waystation:other") && words.contains("3 messages"), "{words}");
+    }
+    assert!(bench.broker.state().settings.is_empty());
+    let words = bench.does("s/a", gone(queue("s/a"), false)).await.unwrap_err();
+    assert!(words.contains("waystation:other"), "{words}");
+    assert_eq!(bench.broker.state().queues["s/a"].messages, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_ours_is_changed_in_place_or_replaced_only_when_told() {
+    let mut bench = ready().await;
+    bench.does("s/t", hold(multicast("s/t"))).await.unwrap();
+    bench.does("s/sub", hold(subscription("s/sub", "s/t", 1))).await.unwrap();
+    assert_eq!(bench.does("s/sub", hold(subscription("s/sub", "s/t", 5))).await, Ok(Done::Held));
+    assert_eq!(bench.broker.operations(), ["getMessageCount", "updateQueue"]);
+    bench.broker.state().queues.get_mut("s/sub").unwrap().messages = 4;
+    let words = bench.does("s/sub", hold(queue("s/sub"))).await.unwrap_err();
+    assert!(words.contains("4 messages") && words.contains("s/t"), "{words}");
+    assert_eq!(bench.does("s/sub", instead(queue("s/sub"))).await, Ok(Done::Held));
+    assert_eq!(bench.broker.state().queues["s/sub"].address, "s/sub");
+    assert!(bench.broker.state().addresses.contains_key("s/t"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn types_take_each_others_place_when_told() {
+    let mut bench = ready().await;
+    bench.does("s/a", hold(queue("s/a"))).await.unwrap();
+    assert!(bench.does("s/a", hold(multicast("s/a"))).await.unwrap_err().contains("ANYCAST"));
+    assert_eq!(bench.does("s/a", instead(multicast("s/a"))).await, Ok(Done::Held));
+    assert_eq!(bench.broker.state().addresses["s/a"], ["MULTICAST"]);
+    assert!(bench.broker.state().queues.is_empty());
+    assert_eq!(bench.does("s/a", instead(queue("s/a"))).await, Ok(Done::Held));
+    assert_eq!(bench.broker.state().addresses["s/a"], ["ANYCAST"]);
+    assert!(bench.reports.try_recv().is_err(), "our own removals are no losses");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_never_makes_or_takes_its_topics_address() {
+    let mut bench = ready().await;
+    assert!(bench.does("s/sub", hold(subscription("s/sub", "s/t", 1))).await.unwrap_err().contains("Does Not Exist"));
+    bench.does("s/t", hold(multicast("s/t"))).await.unwrap();
+    assert_eq!(bench.does("s/sub", hold(subscription("s/sub", "s/t", 1))).await, Ok(Done::Held));
+    assert_eq!(bench.does("s/sub", gone(subscription("s/sub", "s/t", 1), false)).await, Ok(Done::Gone));
+    assert_eq!(bench.broker.operations(), ["destroyQueue"]);
+    assert!(bench.broker.state().addresses.contains_key("s/t"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_hold_up_a_removal_that_is_only_for_the_empty() {
+    let mut bench = ready().await;
+    bench.does("s/a", hold(queue("s/a"))).await.unwrap();
+    bench.broker.state().queues.get_mut("s/a").unwrap().messages = 2;
+    assert_eq!(bench.does("s/a", gone(queue("s/a"), true)).await, Ok(Done::NotEmpty { messages: 2 }));
+    bench.broker.state().queues.get_mut("s/a").unwrap().messages = 0;
+    assert_eq!(bench.does("s/a", gone(queue("s/a"), true)).await, Ok(Done::Gone));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_goes_with_temporary_queues_but_not_with_lasting_ones() {
+    let mut bench = ready().await;
+    bench.does("s/t", hold(multicast("s/t"))).await.unwrap();
+    bench.does("s/sub", hold(subscription("s/sub", "s/t", 1))).await.unwrap();
+    let words = bench.does("s/t", gone(multicast("s/t"), false)).await.unwrap_err();
+    assert!(words.contains("s/sub"), "{words}");
+    bench.broker.state().queues.get_mut("s/sub").unwrap().durable = false;
+    assert_eq!(bench.does("s/t", gone(multicast("s/t"), false)).await, Ok(Done::Gone));
+}
+
+#[tokio::test(start_paused = true)]
+async fn verifying_writes_only_a_difference() {
+    let mut bench = ready().await;
+    bench.does("s/a", hold(queue("s/a"))).await.unwrap();
+    let verify = || Wish::Verify { entry: Arc::new(queue("s/a")) };
+    assert_eq!(bench.does("s/a", verify()).await, Ok(Done::Held));
+    assert!(!bench.broker.operations().contains(&"addAddressSettings"));
+    bench.broker.state().settings.get_mut("s/a").unwrap().insert("maxDeliveryAttempts".into(), 99.into());
+    assert_eq!(bench.does("s/a", verify()).await, Ok(Done::Repaired));
+    assert_eq!(bench.does("s/a", verify()).await, Ok(Done::Held));
+    // A key that is wanted no more counts as well.
+    bench.broker.state().settings.get_mut("s/a").unwrap().insert("redeliveryDelay".into(), 5.into());
+    assert_eq!(bench.does("s/a", verify()).await, Ok(Done::Repaired));
+}
