@@ -17,4 +17,4 @@ pub mod watch;
 pub mod writer;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod tests;

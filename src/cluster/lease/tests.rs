@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::cluster::meter::Unmetered;
-use crate::cluster::testing::{Asked, Reply, TestClock, failure, server};
+use crate::cluster::tests::api_server::{Asked, Reply, TestClock, failure, server};
 use crate::engine::permit::{Permit, permit};
 use crate::messaging::input::Source;
 

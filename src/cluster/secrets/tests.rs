@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::cluster::meter::Unmetered;
-use crate::cluster::testing::{Asked, Log, Reply, failure, server};
+use crate::cluster::tests::api_server::{Asked, Log, Reply, failure, server};
 
 #[derive(Default)]
 struct Stored {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::api::Address;
 use crate::cluster::meter::Unmetered;
-use crate::cluster::testing::{Asked, Log, Reply, failure, script, server};
+use crate::cluster::tests::api_server::{Asked, Log, Reply, failure, script, server};
 
 type Guarded = DeserializeGuard<Address>;
 

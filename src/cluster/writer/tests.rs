@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::cluster::meter::Unmetered;
-use crate::cluster::testing::{Asked, Log, Reply, failure, script, server};
+use crate::cluster::tests::api_server::{Asked, Log, Reply, failure, script, server};
 use crate::engine::permit::{Granter, permit};
 use crate::messaging::output::{FinalizerChange, Status};
 use crate::messaging::status::AddressStatus;
