@@ -159,7 +159,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     let references = References::default();
     let store = SecretStore::default();
     let outbox = Mailbox::default();
-    let (stop_writer, release) = (Stop::default(), Stop::default());
+    let (stop_writer, release, released) = (Stop::default(), Stop::default(), Stop::default());
     // The permit must outlast what is sent, and be renewed in time all the same.
     let longest = options.lease_duration / 3;
     let mut limits = (options.writer.clone(), options.drive.clone());
@@ -207,8 +207,11 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
         }
         .run()
         .map({
-            let release = release.clone();
-            move |_| if release.is_requested() { Ended::Expected } else { Ended::Unexpected("Lease") }
+            let (release, released) = (release.clone(), released.clone());
+            move |_| {
+                released.request();
+                if release.is_requested() { Ended::Expected } else { Ended::Unexpected("Lease") }
+            }
         }),
     );
     let secrets = Secrets {
@@ -266,7 +269,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     };
     supervise.meanwhile(deadline, finished).await?;
     release.request();
-    supervise.parted(Instant::now() + PARTING).await
+    supervise.meanwhile(Instant::now() + PARTING, released.requested()).await
 }
 
 /// All loops, and the wish to end.
@@ -302,20 +305,6 @@ impl Supervisor {
                     return Ok(());
                 }
                 Some(ended) = self.loops.join_next() => judge(ended)?,
-            }
-        }
-    }
-
-    /// Waits for the Lease to be given back. The keeper is the only loop left that ends by itself.
-    async fn parted(mut self, deadline: Instant) -> Result<(), OperatorError> {
-        loop {
-            match timeout_at(deadline, self.loops.join_next()).await {
-                Ok(Some(ended)) => {
-                    if let Ended::Expected = ended.map_err(OperatorError::Failed)? {
-                        return Ok(());
-                    }
-                }
-                _ => return Ok(()),
             }
         }
     }

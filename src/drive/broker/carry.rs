@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ahash::RandomState;
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 
 use super::link::{BrokerSession, Call, CallError};
@@ -63,6 +64,8 @@ pub struct Carrier<'a> {
     deadline: Duration,
     meter: &'a dyn Meter,
     memory: Mutex<Memory>,
+    /// Held while a [`Memory::base`] is asked for.
+    asking: AsyncMutex<()>,
 }
 
 impl<'a> Carrier<'a> {
@@ -82,7 +85,8 @@ impl<'a> Carrier<'a> {
             leaving: Known::with_hasher(seeds()),
             base: HashMap::with_hasher(seeds()),
         };
-        Self { session, owner, permit, deadline, meter, memory: Mutex::new(memory) }
+        let asking = AsyncMutex::new(());
+        Self { session, owner, permit, deadline, meter, memory: Mutex::new(memory), asking }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -305,6 +309,8 @@ impl<'a> Carrier<'a> {
     /// What is in force for a name beside the address that has no settings of its own.
     async fn base(&self, address: &str) -> Result<Map<String, Value>, Halt> {
         let prefix = prefix_of(address);
+        // One asks, the others wait for what it finds.
+        let _asking = self.asking.lock().await;
         let known = self.memory().base.get(prefix).cloned();
         if let Some(base) = known {
             return Ok(base);
