@@ -92,6 +92,7 @@ fn queue(slot: &str) -> Entry {
         routing: Routing::Anycast,
         queue: Some(Queue { name: slot.into(), durable: true, max_consumers: -1 }),
         settings: Some(Settings { max_delivery_attempts: Some(3), ..Settings::default() }),
+        ground: None,
     }
 }
 

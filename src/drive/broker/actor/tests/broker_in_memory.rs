@@ -121,6 +121,11 @@ impl State {
             }
             "getAddressSettingsAsJSON" => {
                 let mut merged = self.settings.get(&text(0)).cloned().unwrap_or_default();
+                // The match of all names below a prefix.
+                let wide = text(0).split_once('/').map(|(space, _)| format!("{space}/*.#")).unwrap_or_default();
+                for (key, value) in self.settings.get(&wide).into_iter().flatten() {
+                    merged.entry(key.clone()).or_insert(value.clone());
+                }
                 merged.entry("maxDeliveryAttempts").or_insert(json!(10));
                 for key in ["autoCreateQueues", "autoCreateAddresses", "autoDeleteQueues", "autoDeleteAddresses"] {
                     merged.entry(key).or_insert(json!(true));
@@ -156,6 +161,9 @@ impl State {
         match self.addresses.get(&text("address")) {
             Some(types) if types.contains(&text("routing-type")) => {}
             Some(_) => return Err("AMQ229209: Can not create queue: invalid routing type".into()),
+            None if wanted["auto-create-address"] == true => {
+                self.addresses.insert(text("address"), vec![text("routing-type")]);
+            }
             None => return Err(format!("AMQ229203: Address Does Not Exist: {}", text("address"))),
         }
         let queue = QueueState {
