@@ -7,6 +7,7 @@
 pub mod amqp_client;
 pub mod artemis;
 pub mod artemis_core;
+pub mod bench;
 pub mod cluster;
 pub mod operator;
 pub mod pki;

@@ -1,4 +1,4 @@
-//! `waystation-dev`: what `dev/cluster` and `dev/demo` call.
+//! `waystation-dev`: what `dev/cluster`, `dev/demo` and `dev/bench` call.
 
 mod cluster;
 mod demo;
@@ -7,6 +7,7 @@ mod message;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use waystation_kit::bench;
 
 #[derive(Parser)]
 #[command(name = "waystation-dev", about = "Real clusters and brokers for people who work on Waystation")]
@@ -22,6 +23,8 @@ enum Command {
     Cluster(cluster::Command),
     /// The whole story: cluster, broker, operator, six addresses, messages through each
     Demo(demo::Arguments),
+    /// Measure the operator
+    Bench(bench::Arguments),
     /// Send one message
     Send(message::Send),
     /// Receive messages and accept them
@@ -39,6 +42,11 @@ async fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Cluster(command) => cluster::run(command).await,
         Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Bench(arguments) => match bench::run(&arguments).await {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
         Command::Send(arguments) => message::send(&arguments).await,
         Command::Receive(arguments) => message::receive(&arguments).await,
         Command::Standin { port } => waystation_kit::standin::run(port).await,

@@ -1,0 +1,123 @@
+//! What is created: the same for every subject and every run.
+
+use serde_json::{Value, json};
+
+/// The RouterConfig and its namespace.
+pub(super) const CONFIG: (&str, &str) = ("bench", "plane");
+const SEED: u64 = 0x5741_5953;
+const SPACES: usize = 200;
+
+/// One AddressSpace, alone in its namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Space {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// One Address, not necessarily created yet.
+#[derive(Debug, Clone)]
+pub(super) struct Planned {
+    pub namespace: String,
+    pub name: String,
+    pub spec: Value,
+}
+
+/// All that a run begins with.
+#[derive(Debug, Clone)]
+pub(super) struct DataSet {
+    pub spaces: Vec<Space>,
+    pub addresses: Vec<Planned>,
+}
+
+/// Numbers that are the same in every run (SplitMix64).
+#[derive(Debug, Clone)]
+pub(super) struct Numbers(u64);
+
+impl Numbers {
+    pub fn seeded() -> Self {
+        Self(SEED)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // The remainder is small enough for usize anywhere.
+        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
+    }
+}
+
+/// `size` addresses, half of them queues and half anycast, in 200 spaces in 200 namespaces (fewer where that were less
+/// than five addresses a space).
+pub(super) fn plan(size: usize) -> DataSet {
+    let count = (size / 5).clamp(2, SPACES);
+    let spaces: Vec<Space> =
+        (0..count).map(|i| Space { namespace: format!("bench-{i:03}"), name: "orders".to_owned() }).collect();
+    let mut numbers = Numbers::seeded();
+    let addresses = (0..size)
+        .map(|i| address(&spaces[i % count], &format!("a-{i:06}"), i / count + i % count, &mut numbers))
+        .collect();
+    DataSet { spaces, addresses }
+}
+
+/// An address of a space: a queue where `turn` is even, else anycast. A quarter of the queues have settings.
+pub(super) fn address(space: &Space, name: &str, turn: usize, numbers: &mut Numbers) -> Planned {
+    let mut spec = json!({ "addressSpace": space.name, "address": format!("eu.{name}"), "type": "anycast" });
+    if turn % 2 == 0 {
+        spec["type"] = json!("queue");
+        if numbers.below(4) == 0 {
+            spec["messageTtl"] = json!({ "maximum": format!("{}h", 1 + numbers.below(48)) });
+            spec["redelivery"] = json!({ "maxAttempts": 3 + numbers.below(5), "delay": "200ms" });
+        }
+    }
+    Planned { namespace: space.namespace.clone(), name: name.to_owned(), spec }
+}
+
+impl Planned {
+    /// Its key.
+    pub fn key(&self) -> (String, String) {
+        (self.namespace.clone(), self.name.clone())
+    }
+
+    pub fn is_queue(&self) -> bool {
+        self.spec["type"] == "queue"
+    }
+
+    /// The status that makes it Ready, as the operator writes it.
+    pub fn status(&self) -> Value {
+        let now = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let condition = |kind: &str, reason: &str| {
+            json!({
+                "type": kind, "status": "True", "reason": reason, "message": "",
+                "observedGeneration": 1, "lastTransitionTime": now,
+            })
+        };
+        let mut status = json!({
+            "conditions": [condition("Accepted", "Accepted"), condition("Ready", "Configured")],
+            "observedGeneration": 1,
+            "address": self.spec["address"],
+            "brokers": [{ "name": "broker", "state": "Active" }],
+        });
+        for field in ["messageTtl", "redelivery"] {
+            if !self.spec[field].is_null() {
+                status[field] = self.spec[field].clone();
+            }
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_are_queues_and_every_run_has_the_same() {
+        let (one, other) = (plan(1000), plan(1000));
+        let queues = one.addresses.iter().filter(|address| address.is_queue()).count();
+        assert_eq!((queues, one.spaces.len()), (500, 200));
+        assert!(one.addresses.iter().zip(&other.addresses).all(|(a, b)| a.spec == b.spec && a.key() == b.key()));
+        assert_eq!(plan(10_000).addresses.iter().filter(|address| address.is_queue()).count(), 5_000);
+    }
+}

@@ -1,0 +1,107 @@
+//! A bare client of a broker's management: the same addresses and queues as the operator makes, and nothing else.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fe2o3_amqp::link::receiver::CreditMode;
+use fe2o3_amqp::sasl_profile::SaslProfile;
+use fe2o3_amqp::types::definitions::SenderSettleMode;
+use fe2o3_amqp::types::messaging::{
+    AmqpValue, ApplicationProperties, Body, Message, MessageId, Properties, Source, Target,
+};
+use fe2o3_amqp::types::primitives::SimpleValue;
+use fe2o3_amqp::{Connection, Receiver, Sendable, Sender, Session};
+use serde_amqp::Value;
+use tokio::time::timeout;
+
+use super::data::Planned;
+
+/// Requests in flight, as many as the operator has jobs.
+const WINDOW: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Makes settings, address and queue for each of the addresses, under names that are nobody else's.
+pub(super) async fn make(port: u16, addresses: &[Planned]) -> Result<()> {
+    let mut connection = Connection::builder()
+        .container_id("bench-bare")
+        .sasl_profile(SaslProfile::Anonymous)
+        .open(format!("amqp://127.0.0.1:{port}").as_str())
+        .await?;
+    let mut session = Session::begin(&mut connection).await?;
+    let mut receiver = Receiver::builder()
+        .name("bare-replies")
+        .source(Source::builder().dynamic(true).build())
+        .sender_settle_mode(SenderSettleMode::Settled)
+        .credit_mode(CreditMode::Auto(2 * WINDOW as u32))
+        .auto_accept(true)
+        .attach(&mut session)
+        .await?;
+    let reply_to =
+        receiver.source().as_ref().and_then(|source| source.address.clone()).context("no address for replies")?;
+    let mut sender = Sender::builder()
+        .name("bare-requests")
+        .target(Target::builder().address("activemq.management").build())
+        .sender_settle_mode(SenderSettleMode::Mixed)
+        .attach(&mut session)
+        .await?;
+    let mut open = 0;
+    for (operation, parameters) in addresses.iter().flat_map(operations) {
+        if open >= WINDOW {
+            reply(&mut receiver).await?;
+            open -= 1;
+        }
+        let message = message(operation, parameters, &reply_to);
+        sender.send_batchable(Sendable::builder().message(message).settled(true).build()).await?;
+        open += 1;
+    }
+    for _ in 0..open {
+        reply(&mut receiver).await?;
+    }
+    session.end().await?;
+    connection.close().await?;
+    Ok(())
+}
+
+fn operations(address: &Planned) -> [(&'static str, serde_json::Value); 3] {
+    let name = format!("bare.{}.{}/{}", address.namespace, address.spec["addressSpace"], address.name);
+    let settings = serde_json::json!({
+        "autoCreateQueues": false, "autoCreateAddresses": false,
+        "autoDeleteQueues": false, "autoDeleteAddresses": false,
+    });
+    let queue = serde_json::json!({
+        "name": name, "address": name, "routing-type": "ANYCAST", "durable": address.is_queue(),
+        "max-consumers": -1, "auto-create-address": false, "user": "bare",
+    });
+    [
+        ("addAddressSettings", serde_json::json!([name, settings.to_string()])),
+        ("createAddress", serde_json::json!([name, "ANYCAST"])),
+        ("createQueue", serde_json::json!([queue.to_string(), false])),
+    ]
+}
+
+fn message(operation: &str, parameters: serde_json::Value, reply_to: &str) -> Message<Body<Value>> {
+    let text = |text: &str| SimpleValue::String(text.to_owned());
+    Message::builder()
+        .properties(
+            Properties::builder()
+                .reply_to(reply_to.to_owned())
+                .correlation_id(MessageId::String("bare".to_owned()))
+                .build(),
+        )
+        .application_properties(
+            ApplicationProperties::builder()
+                .insert("_AMQ_ResourceName", text("broker"))
+                .insert("_AMQ_OperationName", text(operation))
+                .build(),
+        )
+        .body(Body::Value(AmqpValue(Value::String(parameters.to_string()))))
+        .build()
+}
+
+async fn reply(receiver: &mut Receiver) -> Result<()> {
+    let reply = timeout(PATIENCE, receiver.recv::<Body<Value>>()).await.context("the broker does not answer")??;
+    let properties = reply.message().application_properties.clone().unwrap_or_default();
+    let succeeded = properties.0.get("_AMQ_OperationSucceeded");
+    ensure!(succeeded == Some(&SimpleValue::Bool(true)), "the broker refused: {:?}", reply.message().body);
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! The bench: what the shipped operator costs and how fast it is, seen from outside.
+//!
+//! The operator runs as its users run it: the built binary with its shipped flags, under its own ServiceAccount, against
+//! a real API server. Figures come from a watching client, the API server's audit log and `/proc`, never from the
+//! operator itself. A baseline (the same requests by a client of our own, on a twin kind that the operator does not
+//! know) runs in the same call, turn about, so that ratios hold on a noisy machine.
+
+mod add;
+mod bulk;
+mod client;
+mod data;
+mod delete;
+mod figures;
+mod idle;
+mod management;
+mod process;
+mod restart;
+mod smoke;
+mod stage;
+mod watcher;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+
+use figures::Figures;
+use stage::Stage;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// Two addresses are created among `size` others: time until both are Ready
+    AddressAdd,
+    /// `size` addresses are created at once: time until the last is Ready
+    AddressBulk,
+    /// Nothing happens: requests, CPU, memory
+    Idle,
+    /// The operator is stopped and killed, and started again: writes, time until it follows changes
+    OperatorRestart,
+    /// `size` addresses are deleted at once: time until the last is gone
+    DeleteAll,
+    /// All of the above, one after the other
+    All,
+}
+
+/// What is on the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Broker {
+    /// A process that speaks Artemis' management protocol and answers at once
+    Standin,
+    /// A real Artemis, with its journal forced to the disk
+    Artemis,
+    /// None: for spaces that need no broker
+    None,
+}
+
+/// Arguments of the bench.
+#[derive(Debug, Clone, Args)]
+pub struct Arguments {
+    /// What is measured
+    scenario: Scenario,
+    /// How many addresses there are; several are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    size: Vec<usize>,
+    /// How often it is measured [default: 300 for address-add, 3 for operator-restart; for idle seconds / 60]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// What is on the other side
+    #[arg(long, value_enum, default_value_t = Broker::Standin)]
+    broker: Broker,
+    /// address-add: measure while this many addresses are created in one space
+    #[arg(long, default_value_t = 0)]
+    behind_bulk: usize,
+    /// Leave the admission policy out, which adds the finalizer to new Addresses without a request
+    #[arg(long)]
+    without_policy: bool,
+    /// Also write the figures to this file, as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Small, and with a verdict: checks that the scenarios work and what must be exact, not times
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// Measures and prints. False: a check of `--smoke` failed.
+///
+/// # Errors
+/// When something could not be measured.
+pub async fn run(arguments: &Arguments) -> Result<bool> {
+    ensure!(
+        arguments.broker != Broker::None,
+        "every address of a brokered space is on a broker: use --broker standin or artemis"
+    );
+    let mut all = Vec::new();
+    let sizes = if arguments.smoke { vec![smoke::SIZE] } else { arguments.size.clone() };
+    for size in sizes {
+        if size < 2 {
+            bail!("--size {size}: at least 2");
+        }
+        let mut stage = Stage::set(arguments, size).await?;
+        let outcome = measure(arguments, &mut stage, &mut all).await;
+        if let Err(error) = outcome {
+            return Err(error.context(stage.last_words()));
+        }
+    }
+    figures::print(&all, !arguments.without_policy);
+    if let Some(path) = &arguments.json {
+        let json = serde_json::to_string_pretty(&all.iter().map(Figures::json).collect::<Vec<_>>())?;
+        std::fs::write(path, json + "\n").with_context(|| path.display().to_string())?;
+    }
+    Ok(!arguments.smoke || smoke::judge(&all))
+}
+
+async fn measure(arguments: &Arguments, stage: &mut Stage, all: &mut Vec<Figures>) -> Result<()> {
+    let rounds = |usual: usize, smoke: usize| arguments.rounds.unwrap_or(if arguments.smoke { smoke } else { usual });
+    let every = arguments.scenario == Scenario::All;
+    let wanted = |scenario| every || arguments.scenario == scenario;
+    if wanted(Scenario::AddressBulk) {
+        all.push(bulk::run(stage).await?);
+    }
+    if wanted(Scenario::AddressAdd) {
+        stage.fill().await?;
+        let behind =
+            if every && arguments.behind_bulk == 0 { stage.size().min(2000) / 2 } else { arguments.behind_bulk };
+        if every || behind == 0 {
+            all.push(add::run(stage, rounds(300, 20)).await?);
+        }
+        if behind > 0 {
+            all.push(add::behind(stage, behind).await?);
+        }
+    }
+    if wanted(Scenario::Idle) {
+        stage.fill().await?;
+        all.push(idle::run(stage, if arguments.smoke { 8 } else { 60 * rounds(2, 1) as u64 }).await?);
+    }
+    if wanted(Scenario::OperatorRestart) {
+        stage.fill().await?;
+        all.push(restart::run(stage, rounds(3, 1)).await?);
+    }
+    if wanted(Scenario::DeleteAll) {
+        stage.fill().await?;
+        all.push(delete::run(stage).await?);
+    }
+    Ok(())
+}
+
+/// Says on standard error what is being done.
+fn say(text: &str) {
+    eprintln!("bench: {text}");
+}

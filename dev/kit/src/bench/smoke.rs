@@ -1,0 +1,66 @@
+//! What must be exact, whatever the machine: `--smoke`.
+
+use super::figures::Figures;
+
+/// Small enough for all scenarios to take less than three minutes, large enough for every one to mean something.
+pub(super) const SIZE: usize = 400;
+
+/// Prints each check and their number. False: one failed.
+pub(super) fn judge(all: &[Figures]) -> bool {
+    println!();
+    let (mut passed, mut failed) = (0, 0);
+    for (figures, (name, words, holds)) in
+        all.iter().flat_map(|figures| checks(figures).into_iter().map(move |c| (figures, c)))
+    {
+        if holds {
+            passed += 1;
+        } else {
+            failed += 1;
+        }
+        println!(
+            "{:6} {}: {words} ({name} {:.3})",
+            if holds { "ok" } else { "FAILED" },
+            figures.scenario,
+            figures.get(name).unwrap_or(f64::NAN)
+        );
+    }
+    println!("{passed} passed, {failed} failed");
+    failed == 0
+}
+
+type Check = (&'static str, &'static str, bool);
+
+fn checks(figures: &Figures) -> Vec<Check> {
+    let get = |key| figures.get(key).unwrap_or(f64::NAN);
+    let once = |key| (key, "each address is written once", get(key) == 1.0);
+    match figures.scenario {
+        "address-bulk" => vec![once("writes_per_address")],
+        "address-add" | "address-add behind a bulk" => vec![once("status_writes_per_address")],
+        "idle" => {
+            let expected = get("lease_requests_per_min") + get("watch_requests_per_min");
+            vec![("requests_per_min", "nothing but Lease and watches", get("requests_per_min") == expected)]
+        }
+        "operator-restart" => vec![("writes", "a restart writes nothing", get("writes") == 0.0)],
+        "delete-all" => {
+            vec![("calls_per_address", "each address is let go of by one call", get("calls_per_address") == 1.0)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_write_too_many_is_a_failure() {
+        assert!(judge(&[Figures::new("operator-restart", 400, 1).with("writes", 0.0)]));
+        assert!(!judge(&[Figures::new("operator-restart", 400, 1).with("writes", 1.0)]));
+        assert!(!judge(&[Figures::new("address-bulk", 400, 1).with("writes_per_address", 1.01)]));
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_is_a_failure() {
+        assert!(!judge(&[Figures::new("idle", 400, 1)]));
+    }
+}
