@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::time::{Instant, sleep};
 
 use super::data::Planned;
@@ -27,6 +27,7 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         let mark = stage.audit.mark().await?;
         let before = holder(&stage.client).await?;
         stage.operator.terminate().await?;
+        ensure!(holder(&stage.client).await?.is_empty(), "the Lease was not given back");
         let started = Started::now(stage)?;
         let (is_synced, leads) = started.leads(stage, &before).await?;
         synced.push(is_synced);
