@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::carry::{Carrier, Meter};
 use super::link::{BrokerLink, BrokerSession, LinkError, SessionEvent};
+use super::pace::Pace;
 use super::read::{ReadError, read};
 use crate::engine::jitter::{Jitter, doubling};
 use crate::engine::mailbox::{Class, Item, Mailbox};
@@ -51,7 +52,7 @@ impl Item for Job {
 /// Bounds of a drive.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Jobs in flight.
+    /// Jobs under way, where the broker is quick; see [`super::pace`].
     pub window: usize,
     /// For a command: an answer that takes longer ends the session; none is sent while the permit lasts less.
     pub command: Duration,
@@ -144,6 +145,7 @@ impl BrokerDrive {
     async fn keep_connected(&mut self) -> Result<(), Orphaned> {
         let mut told: Option<Reported> = None;
         let mut failures = 0;
+        let pace = Pace::new(self.limits.window);
         loop {
             if let Some(end) = self.wait_for(None).await {
                 match end {
@@ -155,7 +157,7 @@ impl BrokerDrive {
                 Ok(session) => {
                     self.report(Link::Connected).await?;
                     let mut read = false;
-                    let end = self.serve(&*session, &mut read).await?;
+                    let end = self.serve(&*session, &pace, &mut read).await?;
                     (end, read)
                 }
                 Err(end) => (end, false),
@@ -242,12 +244,12 @@ impl BrokerDrive {
     }
 
     /// Serves one session. `was_read` says whether the broker could be read on it.
-    async fn serve(&mut self, session: &dyn BrokerSession, was_read: &mut bool) -> Result<End, Orphaned> {
+    async fn serve(&mut self, session: &dyn BrokerSession, pace: &Pace, was_read: &mut bool) -> Result<End, Orphaned> {
         let permit = self.permit.clone();
         let (user, meter) = (Arc::clone(&self.user), Arc::clone(&self.meter));
         let owner = user.strip_prefix("waystation:").unwrap_or(&user);
         let limits = self.limits.clone();
-        let carrier = Carrier::new(session, owner, &permit, limits.command, &*meter);
+        let carrier = Carrier::new(session, owner, &permit, limits.command, &*meter, pace);
         let mut jobs = FuturesUnordered::new();
         let mut in_flight: BTreeSet<Slot> = BTreeSet::new();
         // Slots that were acted on, or told of, since the read began: what is known of them is newer than the read.
@@ -266,7 +268,7 @@ impl BrokerDrive {
             if finishing && jobs.is_empty() {
                 return Ok(End::Stopped);
             }
-            let room = if finishing { 0 } else { limits.window.saturating_sub(jobs.len()) };
+            let room = if finishing { 0 } else { pace.window().saturating_sub(jobs.len()) };
             // What waits for a change goes at once; comparing and refilling follow what was read.
             let lowest = if *was_read { Class::Repair } else { Class::Change };
             let contents = async {

@@ -3,6 +3,8 @@
 //! Every wish is a state, so each operation may find its work done already: a process that died between any two of
 //! them is made good by the next job of the slot. Nothing is changed or destroyed that does not carry our owner.
 
+mod ask;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,10 +12,11 @@ use std::time::Duration;
 use ahash::RandomState;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::link::{BrokerSession, Call, CallError};
+use super::link::{BrokerSession, Call};
 use super::ops::{self, ListedQueue, Refusal};
+use super::pace::Pace;
 use crate::engine::permit::Permit;
 use crate::messaging::broker::{Contents, Done, Entry, Job, ObservedQueue, Queue, Routing, Settings, Wish, is_ground};
 use crate::messaging::ids::Slot;
@@ -63,6 +66,7 @@ pub struct Carrier<'a> {
     permit: &'a Permit,
     deadline: Duration,
     meter: &'a dyn Meter,
+    pace: &'a Pace,
     memory: Mutex<Memory>,
     /// Held while a [`Memory::base`] is asked for.
     asking: AsyncMutex<()>,
@@ -70,13 +74,14 @@ pub struct Carrier<'a> {
 
 impl<'a> Carrier<'a> {
     /// For what belongs to `owner`. A command is sent only while `permit` lasts for `deadline`, and an answer that
-    /// takes longer ends the session.
+    /// takes longer ends the session. What comes back sets the `pace`.
     pub fn new(
         session: &'a dyn BrokerSession,
         owner: &'a str,
         permit: &'a Permit,
         deadline: Duration,
         meter: &'a dyn Meter,
+        pace: &'a Pace,
     ) -> Self {
         let seeds = || RandomState::with_seeds(2, 4, 6, 8);
         let memory = Memory {
@@ -86,7 +91,7 @@ impl<'a> Carrier<'a> {
             base: HashMap::with_hasher(seeds()),
         };
         let asking = AsyncMutex::new(());
-        Self { session, owner, permit, deadline, meter, memory: Mutex::new(memory), asking }
+        Self { session, owner, permit, deadline, meter, pace, memory: Mutex::new(memory), asking }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -428,90 +433,6 @@ impl<'a> Carrier<'a> {
             if *count == 0 {
                 memory.leaving.remove(name);
             }
-        }
-    }
-
-    // === Questions ===
-
-    /// The queue of this name if it is ours; another's is a refusal.
-    async fn ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
-        // Counting is cheap, while listing walks all queues of the broker. It is asked even where a queue is known:
-        // it may have gone a moment ago.
-        if self.count(name).await?.is_none() {
-            self.memory().queues.remove(name);
-            return Ok(None);
-        }
-        let known = self.memory().queues.get(name).cloned();
-        match known {
-            Some(known) => Ok(Some(known)),
-            None => self.find_ours(name).await,
-        }
-    }
-
-    async fn find_ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
-        match self.listed(ops::find_queue(name)).await?.pop() {
-            None => Ok(None),
-            Some(row) if row.is_of(self.owner) => Ok(Some(row.queue)),
-            Some(row) => Err(Halt::Refused(format!(
-                "queue {name} is there already, made by {}, and holds {} messages: remove it, or use another address",
-                owner_of(&row),
-                row.queue.messages,
-            ))),
-        }
-    }
-
-    /// Like [`Self::ours`], where another's is as good as none.
-    async fn still_ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
-        let known = self.memory().queues.get(name).cloned();
-        if known.is_some() || self.count(name).await?.is_none() {
-            return Ok(known);
-        }
-        let row = self.listed(ops::find_queue(name)).await?.pop();
-        Ok(row.filter(|row| row.is_of(self.owner)).map(|row| row.queue))
-    }
-
-    /// Messages in a queue; none when there is no such queue.
-    async fn count(&self, name: &Slot) -> Result<Option<u64>, Halt> {
-        match self.call(ops::message_count(name)).await {
-            Ok(answer) => ops::parse_count(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
-            Err(halt) if halt.is(Refusal::NotFound) => Ok(None),
-            Err(halt) => Err(halt),
-        }
-    }
-
-    async fn routing_types(&self, address: &str) -> Result<Option<Vec<Routing>>, Halt> {
-        match self.call(ops::address_info(address)).await {
-            Ok(answer) => ops::parse_routing(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
-            Err(halt) if halt.is(Refusal::NotFound) => Ok(None),
-            Err(halt) => Err(halt),
-        }
-    }
-
-    async fn listed(&self, call: Call) -> Result<Vec<ListedQueue>, Halt> {
-        let answer = self.call(call).await?;
-        Ok(ops::parse_queues(&answer).map_err(|error| Halt::Dead(error.to_string()))?.queues)
-    }
-
-    // === Sending ===
-
-    async fn call(&self, call: Call) -> Result<Value, Halt> {
-        self.permit.granted(self.deadline).await;
-        self.send(call).await
-    }
-
-    /// Sends at once, before the future is polled: the order of calls is the order on the broker.
-    fn send(&self, call: Call) -> impl Future<Output = Result<Value, Halt>> + Send + use<'_> {
-        let operation = call.operation;
-        let began = Instant::now();
-        let answer = self.session.call(call);
-        async move {
-            let answer = timeout(self.deadline, answer).await.unwrap_or(Err(CallError::TimedOut));
-            let result = answer.as_ref().map_or_else(CallError::category, |_| "ok");
-            self.meter.command(operation, result, began.elapsed());
-            answer.map_err(|error| match error {
-                CallError::Refused(words) => Halt::Refused(words),
-                error => Halt::Dead(error.to_string()),
-            })
         }
     }
 }

@@ -8,4 +8,5 @@ pub mod artemis;
 pub mod carry;
 pub mod link;
 pub mod ops;
+pub mod pace;
 pub mod read;

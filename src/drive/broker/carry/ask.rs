@@ -1,0 +1,95 @@
+//! What a broker is asked while a job is carried out, and how anything is sent at all.
+
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+use super::{Carrier, Halt, owner_of};
+use crate::drive::broker::link::{Call, CallError};
+use crate::drive::broker::ops::{self, ListedQueue, Refusal};
+use crate::messaging::broker::{ObservedQueue, Routing};
+use crate::messaging::ids::Slot;
+
+impl Carrier<'_> {
+    /// The queue of this name if it is ours; another's is a refusal.
+    pub(super) async fn ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
+        // Counting is cheap, while listing walks all queues of the broker. It is asked even where a queue is known:
+        // it may have gone a moment ago.
+        if self.count(name).await?.is_none() {
+            self.memory().queues.remove(name);
+            return Ok(None);
+        }
+        let known = self.memory().queues.get(name).cloned();
+        match known {
+            Some(known) => Ok(Some(known)),
+            None => self.find_ours(name).await,
+        }
+    }
+
+    pub(super) async fn find_ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
+        match self.listed(ops::find_queue(name)).await?.pop() {
+            None => Ok(None),
+            Some(row) if row.is_of(self.owner) => Ok(Some(row.queue)),
+            Some(row) => Err(Halt::Refused(format!(
+                "queue {name} is there already, made by {}, and holds {} messages: remove it, or use another address",
+                owner_of(&row),
+                row.queue.messages,
+            ))),
+        }
+    }
+
+    /// Like [`Self::ours`], where another's is as good as none.
+    pub(super) async fn still_ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
+        let known = self.memory().queues.get(name).cloned();
+        if known.is_some() || self.count(name).await?.is_none() {
+            return Ok(known);
+        }
+        let row = self.listed(ops::find_queue(name)).await?.pop();
+        Ok(row.filter(|row| row.is_of(self.owner)).map(|row| row.queue))
+    }
+
+    /// Messages in a queue; none when there is no such queue.
+    pub(super) async fn count(&self, name: &Slot) -> Result<Option<u64>, Halt> {
+        match self.call(ops::message_count(name)).await {
+            Ok(answer) => ops::parse_count(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
+            Err(halt) if halt.is(Refusal::NotFound) => Ok(None),
+            Err(halt) => Err(halt),
+        }
+    }
+
+    pub(super) async fn routing_types(&self, address: &str) -> Result<Option<Vec<Routing>>, Halt> {
+        match self.call(ops::address_info(address)).await {
+            Ok(answer) => ops::parse_routing(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
+            Err(halt) if halt.is(Refusal::NotFound) => Ok(None),
+            Err(halt) => Err(halt),
+        }
+    }
+
+    pub(super) async fn listed(&self, call: Call) -> Result<Vec<ListedQueue>, Halt> {
+        let answer = self.call(call).await?;
+        Ok(ops::parse_queues(&answer).map_err(|error| Halt::Dead(error.to_string()))?.queues)
+    }
+
+    // === Sending ===
+
+    pub(super) async fn call(&self, call: Call) -> Result<Value, Halt> {
+        self.permit.granted(self.deadline).await;
+        self.send(call).await
+    }
+
+    /// Sends at once, before the future is polled: the order of calls is the order on the broker.
+    pub(super) fn send(&self, call: Call) -> impl Future<Output = Result<Value, Halt>> + Send + use<'_> {
+        let operation = call.operation;
+        let began = Instant::now();
+        let answer = self.session.call(call);
+        async move {
+            let answer = timeout(self.deadline, answer).await.unwrap_or(Err(CallError::TimedOut));
+            let result = answer.as_ref().map_or_else(CallError::category, |_| "ok");
+            self.meter.command(operation, result, began.elapsed());
+            self.pace.answered(began);
+            answer.map_err(|error| match error {
+                CallError::Refused(words) => Halt::Refused(words),
+                error => Halt::Dead(error.to_string()),
+            })
+        }
+    }
+}
