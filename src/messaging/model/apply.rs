@@ -86,6 +86,7 @@ impl Model {
         }
         for space in self.spaces.values_mut() {
             (space.told.out, space.timer_ms, space.since_ms, space.written_ms) = (None, None, ms, None);
+            space.ever_accepted |= was_accepted(&space.told.status);
         }
         for address in self.addresses.values_mut() {
             (address.told.out, address.timer_ms, address.since_ms, address.holds) = (None, None, ms, None);
@@ -220,7 +221,7 @@ impl Model {
                 told: Told::new(object.status.clone(), object.meta.finalizer),
                 since_ms: self.now.mono_ms,
                 accept: None,
-                ever_accepted: object.status.accepted.as_ref().is_some_and(|c| c.status),
+                ever_accepted: was_accepted(&object.status),
                 foreign: false,
                 prefix: "".into(),
                 broker: None,
@@ -462,6 +463,11 @@ fn settle_write<S: PartialEq + Clone>(told: &mut Told<S>, done: &WriteDone) {
         }
         Err(_) => told.failed(done.seq),
     }
+}
+
+/// Whether a status tells of an acceptance, now or before: only what was accepted has a broker.
+fn was_accepted(status: &crate::messaging::status::AddressSpaceStatus) -> bool {
+    status.broker.is_some() || status.accepted.as_ref().is_some_and(|c| c.status)
 }
 
 /// The generation that a status says is in force.

@@ -184,6 +184,18 @@ fn a_space_that_is_no_longer_allowed_keeps_what_it_has_and_takes_nothing_new() {
     assert_eq!(w.ready("new"), Some((false, reason::SPACE_NOT_ACCEPTED)));
     let space = &w.spaces[&key("s")].status;
     assert_eq!(space.accepted.as_ref().map(|c| (c.status, c.reason)), Some((false, reason::NAMESPACE_NOT_ALLOWED)));
+
+    // Another process knows that from the status.
+    w.restart();
+    w.advance(2_000);
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
+    w.broker_down("b", true);
+    w.broker_up("b");
+    w.advance(2_000);
+    assert!(w.queue("q").is_some(), "what was accepted is refilled");
+    w.delete("q");
+    w.advance(2_000);
+    assert!(w.queue("q").is_none(), "and is removed with its Address");
 }
 
 #[test]
