@@ -113,9 +113,14 @@ pub struct Parts {
     pub options: Options,
     /// Filled as it runs.
     pub health: Health,
+    /// Looks at the model whenever it has settled: for simulations, which check its invariants.
+    pub inspect: Option<Inspect>,
     /// When it resolves, the operator ends in order.
     pub shutdown: BoxFuture<'static, ()>,
 }
+
+/// Somebody who looks at the model.
+pub type Inspect = Arc<dyn Fn(&Model) + Send + Sync>;
 
 /// Why an operator ended that was not asked to.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +154,7 @@ fn endless(name: &'static str, running: impl Future<Output = ()> + Send + 'stati
 /// # Errors
 /// When a loop fails.
 pub async fn run(parts: Parts) -> Result<(), OperatorError> {
-    let Parts { read_client, write_client, links, clock, options, health, shutdown } = parts;
+    let Parts { read_client, write_client, links, clock, options, health, inspect, shutdown } = parts;
     let jitter = Jitter::seeded(options.seed);
     let meters = Arc::new(Meters(Arc::clone(&health.metrics)));
     let (granter, permit) = permit();
@@ -181,7 +186,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     let drives = dispatch.drives();
 
     let mut loops: JoinSet<Ended> = JoinSet::new();
-    let model = Owned::new(Model::new(options.timing.clone()));
+    let model = Owned::new(Model::new(options.timing.clone()), inspect);
     let pulse = health.pulses.of("model");
     let stopwatch = Stopwatch::start();
     let owner_clock = Arc::clone(&clock);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::links::{Links, NamedSecret};
 use super::meters::Meters;
-use super::{Ended, Loop};
+use super::{Ended, Inspect, Loop};
 use crate::cluster::events::EventQueue;
 use crate::cluster::meter::{Meter, WriteResult};
 use crate::cluster::secrets::SecretStore;
@@ -30,6 +30,7 @@ use crate::messaging::output::{Settled, TargetChange, Write};
 /// The model as the engine owns it.
 pub struct Owned {
     model: Model,
+    inspect: Option<Inspect>,
     resigned: bool,
     began: Option<Instant>,
 }
@@ -44,9 +45,9 @@ pub struct Output {
 }
 
 impl Owned {
-    /// Owns a model.
-    pub fn new(model: Model) -> Self {
-        Self { model, resigned: false, began: None }
+    /// Owns a model, which `inspect` looks at whenever it has settled.
+    pub fn new(model: Model, inspect: Option<Inspect>) -> Self {
+        Self { model, inspect, resigned: false, began: None }
     }
 }
 
@@ -67,6 +68,9 @@ impl owner::Model for Owned {
     fn settle(&mut self, moment: Moment) -> Output {
         let began = self.began.take().unwrap_or_else(Instant::now);
         let settled = self.model.settle(now(moment));
+        if let Some(inspect) = &self.inspect {
+            inspect(&self.model);
+        }
         Output {
             settled,
             resigned: std::mem::take(&mut self.resigned),

@@ -86,6 +86,7 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
         clock: Arc::new(MachineClock),
         options,
         health: health.clone(),
+        inspect: None,
         shutdown: async move {
             tokio::select! {
                 biased;
