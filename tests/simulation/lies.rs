@@ -1,0 +1,18 @@
+//! Bugs that are planted in what surrounds the operator, so that the operator as a whole has them: each must be found.
+
+/// One planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// A broker's link answers before the broker has done it; what a lost connection swallows was acknowledged.
+    EarlyAnswer,
+    /// A queue's messages are not counted: it always looks empty.
+    EmptyCount,
+    /// Adding a finalizer is said to be done, and is not.
+    ForgottenFinalizer,
+    /// The first status of an Address is said to be written, and is not.
+    DroppedStatus,
+    /// The first change of an Address never reaches a watch.
+    LostEvent,
+    /// A Lease is replaced without looking at the version that was read.
+    BlindLease,
+}

@@ -1,0 +1,91 @@
+//! Simulation: the whole operator on a simulated clock, between an API server and brokers in memory. A seed decides
+//! what people do, what fails and when anything crashes; a run repeats from its seed to the last byte.
+//!
+//! `dev/simulate --seed N` runs one seed again and prints what happened.
+
+// The lints know only functions marked `#[test]` as test code.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod api;
+mod broker;
+mod check;
+mod fleet;
+mod lies;
+mod people;
+mod plan;
+mod random;
+mod run;
+mod seeds;
+mod shrink;
+mod trace;
+mod world;
+
+use std::ops::Range;
+
+use lies::Lie;
+use plan::Plan;
+use run::run;
+
+#[test]
+fn a_thousand_schedules_end_in_agreement() {
+    seeds::all(0..1_000);
+}
+
+#[test]
+fn seeds_that_failed_once_do_not_fail_again() {
+    seeds::each(&seeds::known());
+}
+
+#[test]
+fn a_seed_repeats_to_the_last_request() {
+    for seed in 0..20 {
+        let plan = Plan::of(seed);
+        let (once, again) = (run(&plan, None, true), run(&plan, None, true));
+        assert!(once.lines > 50, "seed {seed}: nothing happens");
+        let differs = once.trace.iter().zip(&again.trace).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!((once.hash, once.lines), (again.hash, again.lines), "seed {seed}");
+    }
+}
+
+/// `dev/simulate`: seeds from the environment.
+#[test]
+#[ignore = "run by dev/simulate"]
+fn simulate() {
+    seeds::from_environment();
+}
+
+fn found(lie: Lie, within: Range<u64>) {
+    let caught = within.clone().find(|seed| !run(&Plan::of(*seed), Some(lie), false).violations.is_empty());
+    assert!(caught.is_some(), "{lie:?} was not found by seeds {within:?}");
+}
+
+#[test]
+fn finds_answers_that_come_before_the_deed() {
+    found(Lie::EarlyAnswer, 0..200);
+}
+
+#[test]
+fn finds_queues_that_are_destroyed_because_nobody_counted() {
+    found(Lie::EmptyCount, 0..200);
+}
+
+#[test]
+fn finds_a_finalizer_that_is_forgotten() {
+    found(Lie::ForgottenFinalizer, 0..200);
+}
+
+#[test]
+fn finds_a_status_that_is_not_written() {
+    found(Lie::DroppedStatus, 0..200);
+}
+
+#[test]
+fn finds_an_event_that_is_lost() {
+    found(Lie::LostEvent, 0..200);
+}
+
+#[test]
+fn finds_two_who_lead_at_once() {
+    found(Lie::BlindLease, 0..400);
+}

@@ -1,0 +1,414 @@
+//! What people do: to objects, to Secrets, to brokers.
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use waystation::api::{FORCE_DELETE_ANNOTATION, PRUNE_ORPHANS_ANNOTATION, RESYNC_ANNOTATION};
+
+use crate::api::store::{Id, Plural, Snapshot, deleting};
+use crate::broker::{Broker, millis};
+use crate::plan::{Action, Name};
+use crate::run::{Story, broker_name, host};
+use crate::world::{Shared, World, lock};
+
+/// The one RouterConfig, and its Secret.
+pub const CONFIG: (&str, &str) = ("infra", "plane");
+const SECRET: (&str, &str) = ("infra", "login");
+
+fn config_id() -> Id {
+    Id::new(Plural::RouterConfigs, CONFIG.0, CONFIG.1)
+}
+
+fn address_id(name: Name) -> Id {
+    Id::new(Plural::Addresses, name.0, name.1)
+}
+
+fn space_id(name: Name) -> Id {
+    Id::new(Plural::AddressSpaces, name.0, name.1)
+}
+
+fn hosts(count: usize) -> Value {
+    (0..count).map(|index| json!({ "name": broker_name(index), "host": host(index), "port": 5672 })).collect()
+}
+
+pub fn create_config(world: &mut World, brokers: usize, secret: bool) {
+    let mut external = json!({ "hosts": hosts(brokers) });
+    if secret {
+        external["credentials"] = json!({ "secretName": SECRET.1 });
+    }
+    let messaging = json!({ "tenancy": "Shared", "owner": "sim", "brokers": { "external": external } });
+    let spec =
+        json!({ "controllerName": "waystation", "allowedNamespaces": { "from": "All" }, "messaging": messaging });
+    world.create(&config_id(), &json!({ "spec": spec }));
+}
+
+/// Makes or changes the Secret with the password of this number.
+pub fn put_secret(world: &mut World, number: u64) {
+    let id = Id::new(Plural::Secrets, SECRET.0, SECRET.1);
+    let base64 = |number: u64| match number {
+        // Too small a job for an encoder: "p0" to "p9".
+        n => format!("c{}=", ["DA", "DE", "DI", "DM", "DQ", "DU", "DY", "Dc", "Dg", "Dk"][n as usize % 10]),
+    };
+    let data = json!({ "username": "dQ==", "password": base64(number) });
+    if !world.create(&id, &json!({ "data": data.clone() })) {
+        world.change(&id, |secret| secret["data"] = data);
+    }
+}
+
+/// Whatever brokers refuse, they take now; what others put in the way goes. Whether there was anything.
+pub fn make_up(world: &mut World) -> bool {
+    let mut had = false;
+    for broker in world.brokers.values_mut() {
+        had |= broker.relent_all();
+        for name in broker.squatted.keys().cloned().collect::<Vec<_>>() {
+            had |= unsquat(broker, &name);
+        }
+    }
+    had
+}
+
+fn squat(broker: &mut Broker, name: &str) {
+    let there = broker.core.addresses().any(|(address, _)| address == name);
+    let queue = json!({
+        "name": name, "address": name, "routing-type": "ANYCAST", "user": "somebody", "auto-create-address": true,
+    });
+    if broker.core.call("broker", "createQueue", &json!([queue.to_string(), false])).is_ok() {
+        broker.squatted.insert(name.to_owned(), !there);
+    }
+}
+
+/// The queue goes, and the address where that was made for it.
+fn unsquat(broker: &mut Broker, name: &str) -> bool {
+    let Some(made_address) = broker.squatted.remove(name) else { return false };
+    if broker.core.queue(name).is_some_and(|queue| queue.user == "somebody") {
+        let _ = broker.core.call("broker", "destroyQueue", &json!([name, true, made_address]));
+        broker.notify();
+    }
+    true
+}
+
+/// Whatever there is may be left over without having been seen to go.
+fn excuse_all(world: &mut World) {
+    let addresses = world.api.all(Plural::Addresses).map(|(_, address)| World::slot(address));
+    let spaces = world.api.all(Plural::AddressSpaces).map(|(id, _)| format!("{}.{}/*.#", id.namespace, id.name));
+    let names: Vec<String> = addresses.chain(spaces).collect();
+    world.excused.extend(names);
+}
+
+pub fn restore(world: &mut World, snapshot: Snapshot) {
+    excuse_all(world);
+    world.api.restore(snapshot);
+    excuse_all(world);
+    world.cuts += 1;
+    world.api.wake_all();
+}
+
+fn annotate(world: &mut World, id: &Id, name: &str, value: &str) {
+    world.change(id, |object| {
+        if object["metadata"].get("annotations").is_none() {
+            object["metadata"]["annotations"] = json!({});
+        }
+        object["metadata"]["annotations"][name] = value.into();
+    });
+}
+
+fn slot(space: Name, address: &str) -> String {
+    format!("{}.{}/{address}", space.0, space.1)
+}
+
+/// Remembers where more happens than creations: only there are writes beyond the first to be expected.
+pub fn disturb(world: &mut World, action: &Action) {
+    match action {
+        Action::CreateAddress { .. } | Action::CreateSpace(_) | Action::Send(..) | Action::Drain(..) => {}
+        Action::BrokerRestart { .. } | Action::BrokerHang { .. } | Action::BreakConnections(_) => {}
+        Action::CutWatches | Action::Compact | Action::StallWatches { .. } => {}
+        Action::Quiet | Action::Snapshot | Action::Resync | Action::Prune => {}
+        Action::Crash { .. }
+        | Action::CrashAfter { .. }
+        | Action::Stop { .. }
+        | Action::Restore
+        | Action::Measure(_) => {
+            world.accountable = false;
+        }
+        _ => world.disturb(""),
+    }
+}
+
+/// Every action that is over at once.
+pub fn act(story: &mut Story, action: &Action) {
+    let shared = Shared::clone(&story.world);
+    let mut world = lock(&shared);
+    let world = &mut *world;
+    match action {
+        Action::CreateAddress { .. } => create_address(world, action),
+        Action::ChangeTtl(name, hours) => change_stored(world, *name, |spec| {
+            spec["messageTtl"] = json!({ "maximum": format!("{hours}h") });
+        }),
+        Action::ChangeDeadLetter(name, dead) => change_stored(world, *name, |spec| match dead {
+            Some(dead) => spec["deadLetterAddress"] = (*dead).into(),
+            None => {
+                spec.as_object_mut().unwrap().remove("deadLetterAddress");
+            }
+        }),
+        Action::ChangeConsumers(name, count) => {
+            change_of_type(world, *name, &["subscription"], |spec| {
+                spec["subscription"] = json!({ "maxConsumers": count });
+            });
+        }
+        Action::ChangeDeletionPolicy(name, when_empty) => {
+            let policy = if *when_empty { "WhenEmpty" } else { "Delete" };
+            change_of_type(world, *name, &["queue", "topic", "subscription", "deadLetter"], |spec| {
+                spec["deletionPolicy"] = policy.into();
+            });
+        }
+        Action::DeleteAddress(name) => world.delete(&address_id(*name)),
+        Action::StripAddress(name) => world.strip(&address_id(*name)),
+        Action::ForceAddress(name) => {
+            if let Some(address) = world.api.get(&address_id(*name)) {
+                let slot = World::slot(address);
+                world.forced.insert(slot);
+                annotate(world, &address_id(*name), FORCE_DELETE_ANNOTATION, "true");
+            }
+        }
+        Action::SpoilAddress(name, spoilt) => change_stored(world, *name, |spec| {
+            if *spoilt {
+                spec["maxSizeBytes"] = "many".into();
+            } else {
+                spec.as_object_mut().unwrap().remove("maxSizeBytes");
+            }
+        }),
+        Action::CreateSpace(name) => {
+            let spec = json!({
+                "type": "brokered", "routerConfigRef": { "name": CONFIG.1, "namespace": CONFIG.0 },
+            });
+            world.create(&space_id(*name), &json!({ "spec": spec }));
+        }
+        Action::DeleteSpace(name) => world.delete(&space_id(*name)),
+        Action::StripSpace(name) => world.strip(&space_id(*name)),
+        Action::ForceSpace(name) => {
+            world.forced.insert(slot(*name, ""));
+            annotate(world, &space_id(*name), FORCE_DELETE_ANNOTATION, "true");
+        }
+        Action::CreateNamespace(name) => {
+            world.create(&Id::new(Plural::Namespaces, "", name), &json!({}));
+        }
+        Action::DeleteNamespace(name) => delete_namespace(&shared, world, name),
+        Action::CreateConfig => {
+            let secret = !world.brokers[&host(0)].passwords.is_empty();
+            let brokers = world.brokers.len();
+            create_config(world, brokers, secret);
+        }
+        Action::DeleteConfig => world.delete(&config_id()),
+        Action::ConfigTtl(hours) => {
+            change_defaults(world, "messageTtl", hours.map(|h| json!({ "maximum": format!("{h}h") })))
+        }
+        Action::ConfigDeadLetter(on) => change_defaults(world, "deadLetterAddress", on.then(|| "dead".into())),
+        Action::ConfigBrokers(count) => {
+            // A broker that is taken out is let go of, with all that it holds.
+            excuse_all(world);
+            let left: Vec<String> = world
+                .brokers
+                .values()
+                .flat_map(|broker| broker.core.addresses().map(|(name, _)| name.to_owned()))
+                .collect();
+            world.excused.extend(left);
+            world.change(&config_id(), |config| {
+                config["spec"]["messaging"]["brokers"]["external"]["hosts"] = hosts(*count);
+            });
+        }
+        Action::ConfigAllowed(all) => {
+            let from = if *all { "All" } else { "Same" };
+            world.change(&config_id(), |config| config["spec"]["allowedNamespaces"] = json!({ "from": from }));
+        }
+        Action::Resync => {
+            let value = world.api.version.to_string();
+            annotate(world, &config_id(), RESYNC_ANNOTATION, &value);
+        }
+        Action::Prune => {
+            world.pruned = true;
+            let value = world.api.version.to_string();
+            annotate(world, &config_id(), PRUNE_ORPHANS_ANNOTATION, &value);
+        }
+        Action::RotateSecret => {
+            if !world.brokers[&host(0)].passwords.is_empty() {
+                story.passwords = (story.passwords + 1) % 10;
+                for broker in world.brokers.values_mut() {
+                    broker.passwords.insert(format!("p{}", story.passwords));
+                }
+                put_secret(world, story.passwords);
+            }
+        }
+        Action::DeleteSecret => world.delete(&Id::new(Plural::Secrets, SECRET.0, SECRET.1)),
+        Action::CreateSecret => {
+            if !world.brokers[&host(0)].passwords.is_empty() {
+                put_secret(world, story.passwords);
+            }
+        }
+        Action::ApiOutage(ms) => world.api_down_until = Instant::now() + millis(*ms),
+        Action::CutWatches => {
+            world.cuts += 1;
+            world.api.wake_all();
+        }
+        Action::Compact => world.api.compact(),
+        Action::StallWatches { replica, ms } => {
+            world.stalls.insert(*replica, Instant::now() + millis(*ms));
+            world.trouble(ms / 1_000 + 2);
+        }
+        Action::Snapshot => story.snapshot = Some(world.api.snapshot()),
+        action => act_on_brokers(story, world, action),
+    }
+}
+
+fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
+    let now = world.now_us();
+    world.outages |= matches!(action, Action::BrokerHang { .. } | Action::BreakConnections(_));
+    match action {
+        Action::Send(space, address, count) => {
+            let address = slot(*space, address);
+            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
+                let bound = broker.core.queues().filter(|(_, queue)| queue.address == address);
+                let bound: Vec<(String, u64)> = bound.map(|(name, queue)| (name.to_owned(), queue.messages)).collect();
+                for (queue, messages) in bound {
+                    broker.core.set_messages(&queue, messages + count);
+                    broker.arrived.insert(queue, now);
+                }
+            }
+        }
+        Action::Drain(space, address) => {
+            let address = slot(*space, address);
+            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
+                let bound = broker.core.queues().filter(|(_, queue)| queue.address == address);
+                let bound: Vec<String> = bound.map(|(name, _)| name.to_owned()).collect();
+                for queue in bound {
+                    broker.core.set_messages(&queue, 0);
+                }
+            }
+        }
+        Action::RemoveQueue(space, address) => {
+            let queue = slot(*space, address);
+            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
+                let _ = broker.core.call("broker", "destroyQueue", &json!([queue, true, false]));
+                broker.notify();
+            }
+        }
+        Action::Refuse(space, address) => {
+            story.refusals = true;
+            let name = slot(*space, address);
+            for broker in world.brokers.values_mut() {
+                broker.core.refuse(&name, "AMQ229999: not today");
+                broker.refused.insert(name.clone());
+            }
+        }
+        Action::Relent(space, address) => {
+            let name = slot(*space, address);
+            for broker in world.brokers.values_mut() {
+                broker.core.relent(&name);
+                broker.refused.remove(&name);
+            }
+        }
+        Action::Squat(space, address) => {
+            story.refusals = true;
+            let name = slot(*space, address);
+            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
+                squat(broker, &name);
+            }
+        }
+        Action::Unsquat(space, address) => {
+            let name = slot(*space, address);
+            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
+                unsquat(broker, &name);
+            }
+        }
+        Action::BrokerHang { broker, ms } => {
+            if let Some(broker) = world.brokers.get_mut(&host(*broker)) {
+                broker.hangs_until = Instant::now() + millis(*ms);
+            }
+        }
+        Action::BreakConnections(broker) => {
+            if let Some(broker) = world.brokers.get_mut(&host(*broker)) {
+                broker.lose_all("the connection was reset");
+            }
+        }
+        other => panic!("{other:?} is nobody's"),
+    }
+}
+
+fn create_address(world: &mut World, action: &Action) {
+    let Action::CreateAddress { name, space, address, kind, topic, dead, expiry, when_empty } = action else { return };
+    let mut spec = json!({ "addressSpace": space, "address": address, "type": kind, "deletionPolicy": "Delete" });
+    let optional = [("topic", topic), ("deadLetterAddress", dead), ("expiryAddress", expiry)];
+    for (field, value) in optional {
+        if let Some(value) = value {
+            spec[field] = (*value).into();
+        }
+    }
+    if *when_empty {
+        spec["deletionPolicy"] = "WhenEmpty".into();
+    }
+    world.create(&address_id(*name), &json!({ "spec": spec }));
+}
+
+fn change_of_type(world: &mut World, name: Name, kinds: &[&str], change: impl FnOnce(&mut Value)) {
+    let id = address_id(name);
+    let kind = world.api.get(&id).and_then(|address| address["spec"]["type"].as_str());
+    if kind.is_some_and(|kind| kinds.contains(&kind)) {
+        world.change(&id, |address| change(&mut address["spec"]));
+        world.retomb(&id);
+    }
+}
+
+fn change_stored(world: &mut World, name: Name, change: impl FnOnce(&mut Value)) {
+    change_of_type(world, name, &["queue", "topic"], change);
+}
+
+fn change_defaults(world: &mut World, field: &str, value: Option<Value>) {
+    world.change(&config_id(), |config| {
+        let messaging = &mut config["spec"]["messaging"];
+        if messaging.get("defaults").is_none() {
+            messaging["defaults"] = json!({});
+        }
+        match value {
+            Some(value) => messaging["defaults"][field] = value,
+            None => {
+                messaging["defaults"].as_object_mut().unwrap().remove(field);
+            }
+        }
+    });
+}
+
+/// A namespace goes with all that is in it, in any order.
+fn delete_namespace(shared: &Shared, world: &mut World, name: &'static str) {
+    let id = Id::new(Plural::Namespaces, "", name);
+    let Some(namespace) = world.api.get(&id).filter(|namespace| !deleting(namespace)) else { return };
+    let uid = crate::api::store::uid(namespace).to_owned();
+    world.change(&id, |namespace| {
+        namespace["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z".into();
+        namespace["metadata"]["finalizers"] = json!(["kubernetes"]);
+    });
+    let shared = Shared::clone(shared);
+    tokio::spawn(async move {
+        loop {
+            let wait = {
+                let mut world = lock(&shared);
+                let same = |n: &std::sync::Arc<Value>| crate::api::store::uid(n) == uid;
+                if !world.api.get(&id).is_some_and(same) {
+                    return;
+                }
+                let all: Vec<Id> = world.api.objects.keys().filter(|other| other.namespace == name).cloned().collect();
+                if all.is_empty() {
+                    world.change(&id, |namespace| namespace["metadata"]["finalizers"] = json!([]));
+                    return;
+                }
+                let to_go: Vec<Id> =
+                    all.into_iter().filter(|id| world.api.get(id).is_some_and(|object| !deleting(object))).collect();
+                if to_go.is_empty() {
+                    2_000
+                } else {
+                    let chosen = world.random.within(0..to_go.len() as u64) as usize;
+                    world.delete(&to_go[chosen]);
+                    world.random.within(1..40)
+                }
+            };
+            sleep(millis(wait)).await;
+        }
+    });
+}

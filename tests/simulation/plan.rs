@@ -1,0 +1,284 @@
+//! What a seed decides: the installation, the faults, and what people and machines do, in order.
+
+use crate::random::Random;
+use crate::world::Faults;
+
+/// A namespace and the name of an object in it.
+pub type Name = (&'static str, &'static str);
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    CreateAddress {
+        name: Name,
+        space: &'static str,
+        address: &'static str,
+        kind: &'static str,
+        topic: Option<&'static str>,
+        dead: Option<&'static str>,
+        expiry: Option<&'static str>,
+        when_empty: bool,
+    },
+    ChangeTtl(Name, u64),
+    ChangeDeadLetter(Name, Option<&'static str>),
+    ChangeConsumers(Name, u64),
+    ChangeDeletionPolicy(Name, bool),
+    DeleteAddress(Name),
+    StripAddress(Name),
+    ForceAddress(Name),
+    /// A value in the spec that cannot be read; `false` mends it.
+    SpoilAddress(Name, bool),
+    CreateSpace(Name),
+    DeleteSpace(Name),
+    StripSpace(Name),
+    ForceSpace(Name),
+    CreateNamespace(&'static str),
+    DeleteNamespace(&'static str),
+    CreateConfig,
+    DeleteConfig,
+    ConfigTtl(Option<u64>),
+    ConfigDeadLetter(bool),
+    ConfigBrokers(usize),
+    ConfigAllowed(bool),
+    Resync,
+    Prune,
+    RotateSecret,
+    DeleteSecret,
+    CreateSecret,
+    /// Messages arrive at every queue of the address.
+    Send(Name, &'static str, u64),
+    Drain(Name, &'static str),
+    RemoveQueue(Name, &'static str),
+    /// The broker refuses everything about this name.
+    Refuse(Name, &'static str),
+    Relent(Name, &'static str),
+    /// Somebody else makes a queue of this name.
+    Squat(Name, &'static str),
+    Unsquat(Name, &'static str),
+    BrokerRestart {
+        broker: usize,
+        down_ms: u64,
+        empty: bool,
+    },
+    BrokerHang {
+        broker: usize,
+        ms: u64,
+    },
+    BreakConnections(usize),
+    Crash {
+        replica: usize,
+        down_ms: u64,
+    },
+    /// Right after so many more changes have been carried out.
+    CrashAfter {
+        changes: u64,
+    },
+    Stop {
+        replica: usize,
+        down_ms: u64,
+    },
+    ApiOutage(u64),
+    CutWatches,
+    /// Nobody can go on from where he was.
+    Compact,
+    StallWatches {
+        replica: usize,
+        ms: u64,
+    },
+    Snapshot,
+    /// Back to the last snapshot; operators are started anew.
+    Restore,
+    /// Faults cease, everything comes to rest and is compared.
+    Quiet,
+    /// The same, then one cause is looked at by itself: no Address may be written for it.
+    Measure(Cause),
+}
+
+/// What must not cost a single Address write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    OperatorRestart,
+    Takeover,
+    BrokerRestart { empty: bool },
+    BrokerOutage,
+    Relist,
+}
+
+/// An action, and how long after the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub wait_ms: u64,
+    pub action: Action,
+}
+
+/// An installation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    pub brokers: usize,
+    pub replicas: usize,
+    /// The finalizer comes by admission.
+    pub policy: bool,
+    /// Lists come by the watch.
+    pub stream: bool,
+    pub page: u32,
+    pub secret: bool,
+    pub faults: Faults,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub seed: u64,
+    pub setup: Setup,
+    pub steps: Vec<Step>,
+}
+
+pub const NAMESPACES: [&str; 2] = ["red", "blue"];
+pub const SPACES: [Name; 3] = [("red", "one"), ("red", "two"), ("blue", "one")];
+const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
+/// The first two are one address.
+const PLACES: [&str; 7] = ["x.y", "x/y", "z", "t", "news", "dead", "late"];
+
+impl Setup {
+    /// Whether nothing ever fails by itself: then writes are counted exactly.
+    pub fn calm(&self) -> bool {
+        self.faults.api == 0 && self.faults.broker == 0
+    }
+}
+
+impl Plan {
+    /// What this seed decides.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x51a7);
+        let random = &mut random;
+        let flavour = random.within(0..4);
+        let setup = Setup {
+            brokers: if random.chance(300) { 2 } else { 1 },
+            replicas: if random.chance(400) { 2 } else { 1 },
+            policy: random.chance(500),
+            stream: random.chance(250),
+            page: random.one_of(&[2, 500]),
+            secret: random.chance(250),
+            faults: Faults {
+                api: if flavour & 1 == 0 { 0 } else { random.one_of(&[20, 100]) },
+                broker: if flavour & 2 == 0 { 0 } else { random.one_of(&[20, 100]) },
+                watch_ms: random.one_of(&[1, 20, 300]),
+                latency_ms: random.one_of(&[1, 5, 40]),
+            },
+        };
+        let mut steps = Vec::new();
+        for space in SPACES {
+            if random.chance(850) {
+                steps.push(Step { wait_ms: random.within(0..30), action: Action::CreateSpace(space) });
+            }
+        }
+        for _ in 0..random.within(10..40) {
+            let wait_ms = match random.within(0..10) {
+                0..5 => random.within(0..30),
+                5..8 => random.within(30..1_500),
+                8 => random.within(1_500..6_000),
+                _ => random.within(6_000..25_000),
+            };
+            steps.push(Step { wait_ms, action: action(random, &setup) });
+        }
+        Self { seed, setup, steps }
+    }
+}
+
+fn action(random: &mut Random, setup: &Setup) -> Action {
+    let namespace = random.one_of(&NAMESPACES);
+    let name = (namespace, random.one_of(&NAMES));
+    let space = random.one_of(&SPACES);
+    let place = random.one_of(&PLACES);
+    let broker = random.within(0..setup.brokers as u64) as usize;
+    let replica = random.within(0..setup.replicas as u64) as usize;
+    match random.within(0..1000) {
+        0..330 => create(random, name),
+        330..380 => Action::ChangeTtl(name, random.within(1..4)),
+        380..410 => Action::ChangeDeadLetter(name, random.one_of(&[None, Some("dead"), Some("late"), Some("z")])),
+        410..425 => Action::ChangeConsumers(name, random.within(1..4)),
+        425..440 => Action::ChangeDeletionPolicy(name, random.chance(500)),
+        440..560 => Action::DeleteAddress(name),
+        560..568 => Action::StripAddress(name),
+        568..578 => Action::ForceAddress(name),
+        578..588 => Action::SpoilAddress(name, random.chance(500)),
+        588..618 => Action::CreateSpace(space),
+        618..638 => Action::DeleteSpace(space),
+        638..642 => Action::StripSpace(space),
+        642..648 => Action::ForceSpace(space),
+        648..656 => Action::DeleteNamespace(namespace),
+        656..672 => Action::CreateNamespace(namespace),
+        672..680 => Action::DeleteConfig,
+        680..700 => Action::CreateConfig,
+        700..708 => Action::ConfigTtl(random.one_of(&[None, Some(5), Some(9)])),
+        708..716 => Action::ConfigDeadLetter(random.chance(500)),
+        716..724 => Action::ConfigBrokers(random.within(1..setup.brokers as u64 + 1) as usize),
+        724..732 => Action::ConfigAllowed(random.chance(600)),
+        732..738 => Action::Resync,
+        738..744 => Action::Prune,
+        744..752 => Action::RotateSecret,
+        752..756 => Action::DeleteSecret,
+        756..762 => Action::CreateSecret,
+        762..812 => Action::Send(space, place, random.within(1..4)),
+        812..842 => Action::Drain(space, place),
+        842..850 => Action::RemoveQueue(space, place),
+        850..858 => Action::Refuse(space, place),
+        858..868 => Action::Relent(space, place),
+        868..872 => Action::Squat(space, place),
+        872..878 => Action::Unsquat(space, place),
+        878..890 => Action::BrokerRestart {
+            broker,
+            down_ms: random.one_of(&[10, 800, 3_000, 20_000]),
+            empty: random.chance(400),
+        },
+        890..896 => Action::BrokerHang { broker, ms: random.one_of(&[300, 4_000, 12_000]) },
+        896..902 => Action::BreakConnections(broker),
+        902..916 => Action::Crash { replica, down_ms: random.one_of(&[0, 500, 5_000, 20_000]) },
+        916..932 => Action::CrashAfter { changes: random.within(0..6) },
+        932..938 => Action::Stop { replica, down_ms: random.one_of(&[0, 5_000]) },
+        938..944 if !setup.calm() => Action::ApiOutage(random.one_of(&[500, 4_000, 20_000])),
+        944..954 => Action::CutWatches,
+        954..962 => Action::Compact,
+        962..970 => Action::StallWatches { replica, ms: random.one_of(&[500, 5_000, 20_000]) },
+        970..974 => Action::Snapshot,
+        974..978 => Action::Restore,
+        978..990 => Action::Quiet,
+        990.. => Action::Measure(random.one_of(&[
+            Cause::OperatorRestart,
+            Cause::Takeover,
+            Cause::BrokerRestart { empty: false },
+            Cause::BrokerRestart { empty: true },
+            Cause::BrokerOutage,
+            Cause::Relist,
+        ])),
+        _ => Action::Quiet,
+    }
+}
+
+fn create(random: &mut Random, name: Name) -> Action {
+    let address = random.one_of(&PLACES);
+    // Mostly what the name suggests, so that references find what they look for.
+    let kind = match address {
+        "t" | "news" if random.chance(850) => "topic",
+        "dead" | "late" if random.chance(850) => "deadLetter",
+        _ => {
+            random.one_of(&["queue", "queue", "queue", "subscription", "subscription", "anycast", "multicast", "topic"])
+        }
+    };
+    let names_dead = matches!(kind, "queue" | "topic");
+    let reference = |random: &mut Random| {
+        let choice = random.one_of(&[None, None, Some("dead"), Some("late"), Some("z")]);
+        choice.filter(|_| names_dead)
+    };
+    let spaces: Vec<&str> = SPACES.iter().filter(|space| space.0 == name.0).map(|space| space.1).collect();
+    Action::CreateAddress {
+        name,
+        space: random.one_of(&spaces),
+        address,
+        kind,
+        topic: (kind == "subscription").then(|| random.one_of(&["t", "news", "z"])),
+        dead: reference(random),
+        expiry: if random.chance(300) { reference(random) } else { None },
+        when_empty: !matches!(kind, "anycast" | "multicast") && random.chance(250),
+    }
+}

@@ -1,0 +1,94 @@
+//! Many seeds at a time, and what is said of one that fails.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::plan::Plan;
+use crate::run::run;
+use crate::shrink::shrink;
+
+/// Seeds that failed once.
+pub fn known() -> Vec<u64> {
+    let lines = include_str!("seeds.txt").lines().filter_map(|line| line.split('#').next());
+    lines.map(str::trim).filter(|line| !line.is_empty()).map(|line| line.parse().unwrap()).collect()
+}
+
+/// Runs a range of seeds on all cores; panics with the first that fails.
+pub fn all(seeds: Range<u64>) {
+    each(&seeds.collect::<Vec<_>>());
+}
+
+/// Runs these seeds on all cores; panics with the first that fails.
+pub fn each(seeds: &[u64]) {
+    let failed = failing(seeds);
+    if let Some(seed) = failed.first() {
+        panic!("{} of {} seeds fail: {failed:?}\n{}", failed.len(), seeds.len(), explain(*seed));
+    }
+}
+
+fn failing(seeds: &[u64]) -> Vec<u64> {
+    let (next, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let broken = std::panic::catch_unwind(|| !run(&Plan::of(*seed), None, false).violations.is_empty());
+                    if broken.unwrap_or(true) {
+                        failed.lock().unwrap().push(*seed);
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap();
+    failed.sort_unstable();
+    failed
+}
+
+/// The shortest schedule of a seed that still fails, in words.
+pub fn explain(seed: u64) -> String {
+    let short = shrink(&Plan::of(seed), None);
+    let outcome = run(&short, None, false);
+    let mut text = format!("seed {seed}: {}\nwith {:?}\n", outcome.violations.join("\n  "), short.setup);
+    for step in &short.steps {
+        text.push_str(&format!("  after {:>6} ms  {:?}\n", step.wait_ms, step.action));
+    }
+    text.push_str(&format!("again with: dev/simulate --seed {seed}\n"));
+    text
+}
+
+/// What `dev/simulate` asks for.
+pub fn from_environment() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    if let Some(seed) = number("SIMULATE_SEED") {
+        let plan = Plan::of(seed);
+        let short = std::env::var("SIMULATE_SHRINK").is_ok();
+        let plan = if short { shrink(&plan, None) } else { plan };
+        println!("{:?}", plan.setup);
+        let outcome = run(&plan, None, true);
+        for line in outcome.trace {
+            println!("{line}");
+        }
+        for step in &plan.steps {
+            println!("  after {:>6} ms  {:?}", step.wait_ms, step.action);
+        }
+        assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n"));
+        println!("seed {seed} holds");
+        return;
+    }
+    let (from, count) = (number("SIMULATE_FROM").unwrap_or(0), number("SIMULATE_SEEDS").unwrap_or(1_000));
+    let began = std::time::Instant::now();
+    let seeds: Vec<u64> = (from..from + count).collect();
+    let failed = failing(&seeds);
+    println!(
+        "{count} seeds from {from} in {:.1} s, {} failed: {failed:?}",
+        began.elapsed().as_secs_f64(),
+        failed.len()
+    );
+    for seed in failed.iter().take(number("SIMULATE_EXPLAIN").unwrap_or(5) as usize) {
+        println!("\n{}", explain(*seed));
+    }
+    assert!(failed.is_empty());
+}

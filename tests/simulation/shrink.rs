@@ -1,0 +1,42 @@
+//! From a schedule that fails to a short one that still does.
+
+use crate::lies::Lie;
+use crate::plan::Plan;
+use crate::run::run;
+
+/// Leaves out what is not needed to fail: halves first, then single steps; then quickens what is left.
+pub fn shrink(plan: &Plan, lie: Option<Lie>) -> Plan {
+    let fails = |plan: &Plan| !run(plan, lie, false).violations.is_empty();
+    let mut best = plan.clone();
+    let mut size = best.steps.len().div_ceil(2);
+    while size > 0 {
+        let mut at = 0;
+        while at < best.steps.len() {
+            let mut shorter = best.clone();
+            let end = (at + size).min(shorter.steps.len());
+            shorter.steps.drain(at..end);
+            if fails(&shorter) {
+                best = shorter;
+            } else {
+                at += size;
+            }
+        }
+        size /= 2;
+    }
+    let simpler: [fn(&mut Plan); 6] = [
+        |plan| plan.setup.faults.api = 0,
+        |plan| plan.setup.faults.broker = 0,
+        |plan| plan.setup.replicas = 1,
+        |plan| plan.setup.brokers = 1,
+        |plan| plan.setup.secret = false,
+        |plan| plan.setup.stream = false,
+    ];
+    for simplify in simpler {
+        let mut simple = best.clone();
+        simplify(&mut simple);
+        if simple != best && fails(&simple) {
+            best = simple;
+        }
+    }
+    best
+}

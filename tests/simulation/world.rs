@@ -1,0 +1,367 @@
+//! Everything around the operator, in one place: API server, brokers, faults, and what is remembered for judging.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::api::service::Target;
+use crate::api::store::{Id, Plural, Store, deleting, uid};
+use crate::broker::Broker;
+use crate::lies::Lie;
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// Shared by everything in one run. Never held over an await.
+pub type Shared = Arc<Mutex<World>>;
+
+pub fn lock(world: &Shared) -> MutexGuard<'_, World> {
+    world.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How bad it is: rates in a thousand, times in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Requests to the API server that fail in some way.
+    pub api: u64,
+    /// Commands whose connection breaks (a quarter of it), connections that fail.
+    pub broker: u64,
+    /// Longest delay of a watch event.
+    pub watch_ms: u64,
+    /// Longest way of a request or command, one way.
+    pub latency_ms: u64,
+}
+
+/// The Lease of all replicas.
+pub const LEASE: (&str, &str) = ("waystation-system", "waystation");
+
+/// A write of an operator to one of our kinds.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub at_us: u64,
+    pub id: Id,
+    pub uid: String,
+    /// The status; none for a finalizer.
+    pub status: Option<Value>,
+}
+
+/// An Address that was seen to be deleted.
+#[derive(Clone, Debug)]
+struct Tomb {
+    slot: String,
+    uid: String,
+    kind: String,
+    topic: Option<String>,
+    deleted_at: u64,
+    when_empty: bool,
+}
+
+/// See the module.
+pub struct World {
+    pub began: Instant,
+    pub api: Store,
+    pub brokers: BTreeMap<String, Broker>,
+    pub faults: Faults,
+    pub random: Random,
+    pub trace: Trace,
+    pub violations: Vec<String>,
+    pub writes: Vec<Written>,
+    /// Commands that changed a broker.
+    pub commands: u64,
+    /// Events for people.
+    pub events: u64,
+    pub sessions: u64,
+    /// Rises when every watch is cut.
+    pub cuts: u64,
+    pub api_down_until: Instant,
+    /// Until then what went wrong may have consequences: somebody waits for an answer, or before he tries again.
+    pub trouble_until: Instant,
+    pub stalls: BTreeMap<usize, Instant>,
+    /// When an operator last changed anything.
+    pub last_act: Instant,
+    /// After so many further changes a replica crashes.
+    pub crash_in: Option<u64>,
+    pub crash: Arc<Notify>,
+    /// `prune-orphans` was asked for.
+    pub pruned: bool,
+    pub forced: BTreeSet<String>,
+    lie: Option<Lie>,
+    lied: bool,
+    tombs: Vec<Tomb>,
+    /// Version and time at which an object was made.
+    pub births: BTreeMap<String, (u64, u64)>,
+    /// No request to the API server fails and no operator was ever replaced: every write can be accounted for.
+    pub accountable: bool,
+    /// Prefixes of spaces in which anything but creation happened.
+    pub disturbed: BTreeSet<String>,
+    /// A broker could not be reached at some time: what was let go of then may be left over.
+    pub outages: bool,
+    /// Broker-side names whose leftovers nobody has to take away: their Address was not seen to go.
+    pub excused: BTreeSet<String>,
+}
+
+impl World {
+    pub fn new(seed: u64, policy: bool, lie: Option<Lie>, keep_trace: bool) -> Self {
+        Self {
+            began: Instant::now(),
+            api: Store::new(policy),
+            brokers: BTreeMap::new(),
+            faults: Faults::default(),
+            random: Random::new(seed ^ 0x5eed),
+            trace: Trace::new(keep_trace),
+            violations: Vec::new(),
+            writes: Vec::new(),
+            commands: 0,
+            events: 0,
+            sessions: 0,
+            cuts: 0,
+            api_down_until: Instant::now(),
+            trouble_until: Instant::now(),
+            stalls: BTreeMap::new(),
+            last_act: Instant::now(),
+            crash_in: None,
+            crash: Arc::default(),
+            pruned: false,
+            forced: BTreeSet::new(),
+            lie,
+            lied: false,
+            tombs: Vec::new(),
+            births: BTreeMap::new(),
+            accountable: true,
+            disturbed: BTreeSet::new(),
+            outages: false,
+            excused: BTreeSet::new(),
+        }
+    }
+
+    pub fn now_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap()
+    }
+
+    pub fn note(&mut self, line: &str) {
+        let now = self.now_us();
+        self.trace.note(now, line);
+    }
+
+    pub fn violated(&mut self, what: String) {
+        self.note(&format!("VIOLATION {what}"));
+        self.violations.push(what);
+    }
+
+    // === Faults ===
+
+    pub fn lies(&self, lie: Lie) -> bool {
+        self.lie == Some(lie)
+    }
+
+    /// Whether this is the one time that the lie is told.
+    pub fn lies_once(&mut self, lie: Lie) -> bool {
+        let now = self.lies(lie) && !self.lied;
+        self.lied |= now;
+        now
+    }
+
+    pub fn api_is_down(&self) -> bool {
+        self.api_down_until > Instant::now()
+    }
+
+    /// Something went wrong whose consequences may last so long.
+    pub fn trouble(&mut self, seconds: u64) {
+        self.trouble_until = self.trouble_until.max(Instant::now() + Duration::from_secs(seconds));
+    }
+
+    fn some_ms(&mut self, longest: u64) -> Duration {
+        Duration::from_micros(self.random.within(200..longest.max(1) * 1000 + 201))
+    }
+
+    pub fn api_latency(&mut self) -> Duration {
+        let longest = self.faults.latency_ms;
+        self.some_ms(longest)
+    }
+
+    pub fn broker_latency(&mut self) -> Duration {
+        let longest = self.faults.latency_ms;
+        self.some_ms(longest)
+    }
+
+    pub fn watch_delay(&mut self, _: usize) -> Duration {
+        let longest = self.faults.watch_ms;
+        self.some_ms(longest)
+    }
+
+    pub fn stalled_until(&self, replica: usize) -> Instant {
+        self.stalls.get(&replica).copied().unwrap_or(self.began)
+    }
+
+    // === What operators do ===
+
+    /// Somebody sends something that only the leader may.
+    pub fn note_sender(&mut self, identity: &str, target: Option<&Target>) {
+        if target.is_some_and(|target| target.plural == Plural::Leases) {
+            return;
+        }
+        let lease = self.api.get(&Id::new(Plural::Leases, LEASE.0, LEASE.1));
+        let holder = lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str()).unwrap_or_default().to_owned();
+        if holder != identity {
+            self.violated(format!("{identity} sends while the Lease is held by {holder:?}"));
+        }
+    }
+
+    /// A write of an operator was carried out, or refused.
+    pub fn wrote(&mut self, target: Option<&Target>, body: &Value, ok: bool, changed: bool) {
+        let Some(target) = target.filter(|target| target.plural != Plural::Leases) else { return };
+        let id = Id::new(target.plural, &target.namespace, &target.name);
+        let there = self.api.get(&id).map(|object| uid(object).to_owned()).unwrap_or_default();
+        let uid = body["metadata"]["uid"].as_str().map_or(there, str::to_owned);
+        let status = target.status.then(|| body["status"].clone());
+        self.writes.push(Written { at_us: self.now_us(), id, uid, status });
+        if ok && !changed && self.accountable && self.lie.is_none() {
+            self.violated(format!(
+                "{}/{}/{} was written though it says so already",
+                target.plural.as_str(),
+                target.namespace,
+                target.name
+            ));
+        }
+        if ok {
+            self.acted();
+        }
+    }
+
+    /// Something was changed by an operator.
+    pub fn acted(&mut self) {
+        self.last_act = Instant::now();
+        match &mut self.crash_in {
+            Some(0) => {
+                self.crash_in = None;
+                self.crash.notify_one();
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+    }
+
+    // === What people do ===
+
+    /// The broker-side name of an Address.
+    pub fn slot(address: &Value) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (metadata, spec) = (&address["metadata"], &address["spec"]);
+        let name = spec["address"].as_str().map_or_else(|| text(&metadata["name"]), str::to_owned);
+        format!("{}.{}/{name}", text(&metadata["namespace"]), text(&spec["addressSpace"]))
+    }
+
+    pub fn create(&mut self, id: &Id, body: &Value) -> bool {
+        let result = self.api.create(id, body);
+        self.note(&format!("people create {}/{}/{}: {}", id.plural.as_str(), id.namespace, id.name, result.is_ok()));
+        let Ok(object) = result else { return false };
+        let now = self.now_us();
+        self.births.insert(uid(&object).to_owned(), (self.api.version, now));
+        true
+    }
+
+    pub fn change(&mut self, id: &Id, change: impl FnOnce(&mut Value)) -> bool {
+        let result = self.api.update(id, change);
+        self.note(&format!("people change {}/{}/{}: {}", id.plural.as_str(), id.namespace, id.name, result.is_ok()));
+        result.is_ok()
+    }
+
+    /// Deletes, and remembers which queues may go for it.
+    pub fn delete(&mut self, id: &Id) {
+        if id.plural == Plural::Addresses
+            && let Some(address) = self.api.get(id).filter(|address| !deleting(address))
+        {
+            let spec = &address["spec"];
+            let tomb = Tomb {
+                slot: Self::slot(address),
+                uid: uid(address).to_owned(),
+                kind: spec["type"].as_str().unwrap_or_default().to_owned(),
+                topic: spec["topic"].as_str().map(str::to_owned),
+                deleted_at: self.api.version,
+                when_empty: spec["deletionPolicy"] == "WhenEmpty",
+            };
+            let finalized = !crate::api::store::finalizers(address).is_empty();
+            if !finalized {
+                // It goes before the operator has taken it in hand.
+                self.excused.insert(tomb.slot.clone());
+            }
+            self.tombs.push(tomb);
+        }
+        let done = self.api.delete(id).is_ok();
+        self.note(&format!("people delete {}/{}/{}: {done}", id.plural.as_str(), id.namespace, id.name));
+    }
+
+    /// What becomes of stored messages may be changed while they wait.
+    pub fn retomb(&mut self, id: &Id) {
+        let Some(address) = self.api.get(id) else { return };
+        let (of, when_empty) = (uid(address).to_owned(), address["spec"]["deletionPolicy"] == "WhenEmpty");
+        for tomb in self.tombs.iter_mut().filter(|tomb| tomb.uid == of) {
+            // Both may have been seen.
+            tomb.when_empty &= when_empty;
+        }
+    }
+
+    /// Takes an object's finalizers away.
+    pub fn strip(&mut self, id: &Id) {
+        if id.plural == Plural::Addresses
+            && let Some(address) = self.api.get(id)
+        {
+            self.excused.insert(Self::slot(address));
+        }
+        if id.plural == Plural::AddressSpaces {
+            self.excused.insert(format!("{}.{}/*.#", id.namespace, id.name));
+        }
+        self.change(id, |object| object["metadata"]["finalizers"] = Value::Array(Vec::new()));
+    }
+
+    /// Something happens to a space besides creations: its writes are not counted.
+    pub fn disturb(&mut self, space: &str) {
+        self.disturbed.insert(space.to_owned());
+    }
+
+    // === Judging ===
+
+    /// A queue with messages was destroyed by an operator.
+    pub fn judge_destruction(&mut self, host: &str, queue: &str, messages: u64) {
+        let Some(broker) = self.brokers.get(host) else { return };
+        let (counted, arrived) = (broker.counted.get(queue), broker.arrived.get(queue));
+        if counted.is_some() && arrived > counted {
+            // Messages that came between the question and the command: no operation of the broker excludes that.
+            let only_since = self.tombs.iter().any(|tomb| tomb.slot == queue);
+            if only_since {
+                return;
+            }
+        }
+        let addresses = self.api.all(Plural::Addresses).map(|(_, address)| address);
+        let live: Vec<&Arc<Value>> = addresses.filter(|a| !deleting(a) && Self::slot(a) == queue).collect();
+        if self.pruned && live.is_empty() {
+            return;
+        }
+        let ready =
+            |address: &Value| crate::api::store::condition(address, "Ready").is_some_and(|c| c["status"] == "True");
+        let forced = self.forced.iter().any(|prefix| queue.starts_with(prefix.as_str()));
+        let heir = |tomb: &Tomb| {
+            live.iter().any(|address| {
+                let (born, _) = self.births.get(uid(address)).copied().unwrap_or_default();
+                let same = address["spec"]["type"] == tomb.kind.as_str()
+                    && address["spec"]["topic"].as_str() == tomb.topic.as_deref();
+                uid(address) != tomb.uid && born < tomb.deleted_at && same
+            })
+        };
+        let fine = self.tombs.iter().any(|tomb| {
+            tomb.slot == queue && (!tomb.when_empty || forced) && !heir(tomb) && !live.iter().any(|a| ready(a))
+        });
+        if !fine {
+            self.violated(format!("{host}: queue {queue} with {messages} messages was destroyed"));
+        }
+    }
+
+    /// A queue was made: what was deleted before and is gone does not excuse anything that happens to it.
+    pub fn forget_tombs(&mut self, queue: &str) {
+        let there: BTreeSet<String> = self.api.all(Plural::Addresses).map(|(_, a)| uid(a).to_owned()).collect();
+        self.tombs.retain(|tomb| tomb.slot != queue || there.contains(&tomb.uid));
+    }
+}
