@@ -120,7 +120,13 @@ impl Sources {
             let input = match watch.next().await {
                 Seen::Applied { object, .. } => {
                     let name = object.metadata.name.as_deref().unwrap_or_default();
-                    Input::Namespace(name.into(), Some(convert::labels(&object.metadata)))
+                    let labels = Some(convert::labels(&object.metadata));
+                    if object.metadata.deletion_timestamp.is_some() {
+                        self.send(Input::Namespace(name.into(), labels)).await?;
+                        Input::NamespaceGoing(name.into())
+                    } else {
+                        Input::Namespace(name.into(), labels)
+                    }
                 }
                 Seen::Deleted(key) => Input::Namespace(key.name, None),
                 Seen::Complete => Input::Synced(Source::Namespaces),

@@ -251,6 +251,8 @@ pub enum Input {
     Undecodable(Kind, Key),
     /// Labels of a namespace; `None`: it is gone.
     Namespace(Arc<str>, Option<Arc<BTreeMap<String, String>>>),
+    /// A namespace is being deleted, until its next [`Input::Namespace`]: nothing that is missing there can come back.
+    NamespaceGoing(Arc<str>),
     /// A referenced Secret: a number that changes with its contents, or `None` when it is missing.
     Secret(Key, Option<u64>),
     /// The first complete list of a source has been applied.

@@ -33,6 +33,10 @@ impl Model {
     /// Decides an address and carries the decision to its slot.
     pub(super) fn evaluate_address(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
+        if self.spaces.get(&Self::space_key(address)).is_some_and(|space| space.foreign) {
+            // Another installation's, its deletion included: what it holds is not for us to let go.
+            return;
+        }
         if address.obj.meta.deleting {
             let held = (address.holds.is_some(), address.refused);
             self.evaluate_deletion(key);

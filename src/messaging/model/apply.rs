@@ -42,12 +42,19 @@ impl Model {
                 }
             }
             Input::Namespace(name, labels) => {
+                self.going.remove(&name);
                 match labels {
                     Some(labels) => self.labels.insert(name.clone(), labels),
                     None => self.labels.remove(&name),
                 };
                 if let Some(spaces) = self.spaces_of_namespace.get(&name) {
                     self.dirty_spaces.extend(spaces.iter().cloned());
+                }
+            }
+            Input::NamespaceGoing(name) => {
+                if self.going.insert(name.clone()) {
+                    let within = self.configs.keys().filter(|key| key.namespace == name);
+                    self.dirty_configs.extend(within.cloned());
                 }
             }
             Input::Secret(key, revision) => {

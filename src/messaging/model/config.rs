@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::state::{ConfigState, Target, Want};
+use super::state::{ConfigState, Progress, SlotState, Target, Want};
 use super::{Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Kind, Slot, TargetId};
@@ -38,12 +38,31 @@ impl Model {
         config.obj.meta.deleting && !self.spaces_of_config.contains_key(&config.obj.meta.key)
     }
 
+    /// The Secret without which nobody can log in any more: it is missing, was never known, and goes with its
+    /// namespace, as does the RouterConfig. Waiting for its brokers would keep the namespace for ever.
+    fn locked_out(&self, config: &ConfigState) -> Option<Key> {
+        match self.secrets_of(config) {
+            Secrets::Missing(secret) if config.obj.meta.deleting => Some(secret),
+            _ => None,
+        }
+        .filter(|secret| self.going.contains(&secret.namespace))
+    }
+
     fn sync_targets(&mut self, key: &Key) {
         let Some(config) = self.configs.get(key) else { return };
-        let wanted = if self.config_done(config) { Vec::new() } else { config.obj.brokers.clone() };
+        let locked_out = self.locked_out(config);
+        let none = locked_out.is_some() || self.config_done(config);
+        let wanted = if none { Vec::new() } else { config.obj.brokers.clone() };
         let gone: Vec<Arc<str>> =
             config.targets.keys().filter(|name| !wanted.iter().any(|b| b.name == **name)).cloned().collect();
         for name in gone {
+            if let Some(secret) = &locked_out {
+                let text = format!(
+                    "broker {name}: Secret {secret} is gone with its namespace; what the broker holds stays there"
+                );
+                let uid = self.configs.get(key).map(|c| c.obj.meta.uid.clone()).unwrap_or_default();
+                self.event(Kind::RouterConfig, key, &uid, true, "BrokerLetGo", text);
+            }
             self.drop_target(&TargetId { config: key.clone(), broker: name });
         }
         let now = self.now;
@@ -216,6 +235,9 @@ impl Model {
             self.wake_at(at, Timer::Config(key.clone()));
         }
         for (name, shown, before, message) in turned {
+            if shown == TargetState::Unreachable {
+                self.mark_waiting(&TargetId { config: key.clone(), broker: name.clone() });
+            }
             for space in self.spaces_of_config.get(key).into_iter().flatten() {
                 if self.spaces.get(space).is_some_and(|s| s.broker.as_ref() == Some(&name)) {
                     self.stale_spaces.insert(space.clone());
@@ -233,6 +255,14 @@ impl Model {
                 _ => {}
             }
         }
+    }
+
+    /// Marks the Addresses that wait for an answer of a target: there will be none, and they may say so.
+    fn mark_waiting(&mut self, id: &TargetId) {
+        let Some(target) = self.target(id) else { return };
+        let waits = |state: &&SlotState| !matches!(state.progress, Progress::Acked(_) | Progress::Restored);
+        let holders: Vec<Key> = target.slots.values().filter(waits).filter_map(|s| s.holder.clone()).collect();
+        self.dirty_addresses.extend(holders);
     }
 
     /// Says what the RouterConfig's status must be now, and writes it if that is new.

@@ -92,6 +92,8 @@ pub struct Model {
     spaces_of_namespace: Map<Arc<str>, BTreeSet<Key>>,
     configs_of_secret: Map<Key, BTreeSet<Key>>,
     labels: Map<Arc<str>, Arc<BTreeMap<String, String>>>,
+    /// Namespaces that are being deleted.
+    going: BTreeSet<Arc<str>>,
     /// Current revision (none: missing) and the last one seen.
     secrets: Map<Key, (Option<u64>, Option<u64>)>,
     undecodable: BTreeSet<(Kind, Key)>,
@@ -128,6 +130,7 @@ impl Model {
             spaces_of_namespace: Map::default(),
             configs_of_secret: Map::default(),
             labels: Map::default(),
+            going: BTreeSet::new(),
             secrets: Map::default(),
             undecodable: BTreeSet::new(),
             undecodable_in: Map::default(),

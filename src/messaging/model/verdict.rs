@@ -167,7 +167,8 @@ impl Model {
                     if due > now {
                         return Say::KeepUntil(due);
                     }
-                    if self.said_waiting(address) {
+                    // That it is being configured is no longer the whole truth; any other word stays.
+                    if self.said_waiting(address) && !self.said(address, &[reason::CONFIGURING]) {
                         return Say::Keep;
                     }
                     let (reason, message) = Self::outage(id);
@@ -200,7 +201,10 @@ impl Model {
 
     /// Whether this generation's status says already that it waits: one word for one wait.
     fn said_waiting(&self, address: &AddressState) -> bool {
-        let words = [reason::CONFIGURING, reason::BROKER_UNREACHABLE, reason::WAITING_FOR_BROKER];
+        self.said(address, &[reason::CONFIGURING, reason::BROKER_UNREACHABLE, reason::WAITING_FOR_BROKER])
+    }
+
+    fn said(&self, address: &AddressState, words: &[&str]) -> bool {
         let said = address.told.latest().ready.as_ref();
         said.is_some_and(|c| !c.status && c.generation == address.obj.meta.generation && words.contains(&c.reason))
     }

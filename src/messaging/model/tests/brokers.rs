@@ -245,9 +245,64 @@ fn spaces_and_addresses_of_another_installation_are_not_touched() {
     w.space("s");
     w.address("q", Queue);
     w.advance(10_000);
+    w.delete("q");
+    w.advance(10_000);
     assert!(w.status_writes.is_empty(), "{:?}", w.status_writes);
     assert_eq!(w.finalizer_writes, 0);
-    assert_eq!(NS, "tenant");
+    assert!(w.addresses.contains_key(&key("q")), "its finalizer is the other installation's to take off");
+}
+
+#[test]
+fn what_waits_for_a_broker_that_stops_answering_says_so() {
+    let mut w = World::new();
+    w.address("old", Queue);
+    w.run();
+    w.broker("b").slow = true;
+    w.address("new", Queue);
+    w.delete("old");
+    w.advance(2_000);
+    assert_eq!(w.ready("new"), Some((false, reason::CONFIGURING)));
+    assert_eq!(w.ready("old"), Some((true, reason::CONFIGURED)), "nothing is known to hold it up yet");
+    w.broker_down("b", false);
+    w.advance(10_000);
+    assert_eq!(w.ready("new"), Some((false, reason::BROKER_UNREACHABLE)));
+    assert_eq!(w.ready("old"), Some((false, reason::TERMINATING)));
+    assert!(w.message("old").contains("broker b does not answer"), "{}", w.message("old"));
+    let writes = w.writes("new");
+    for _ in 0..3 {
+        w.broker_up("b");
+        w.advance(3_000);
+        w.broker_down("b", false);
+        w.advance(10_000);
+    }
+    assert_eq!(w.writes("new"), writes, "it is not said again and again");
+}
+
+#[test]
+fn a_data_plane_whose_secret_went_with_its_namespace_lets_go() {
+    for going in [false, true] {
+        let mut w = World::bare();
+        w.config("rc", &["b"]);
+        w.change_config(|c| c.credentials_secret = Some(key("login")));
+        w.input(Input::Secret(key("login"), Some(1)));
+        w.space("s");
+        w.address("q", Queue);
+        w.run();
+        w.delete("q");
+        w.delete_space("s");
+        w.delete_config("rc");
+        // A new process has never known the Secret.
+        w.restart();
+        w.input(Input::Namespace(NS.into(), Some(Default::default())));
+        if going {
+            w.input(Input::NamespaceGoing(NS.into()));
+        }
+        w.input(Input::Secret(key("login"), None));
+        w.advance(10_000);
+        assert_eq!(w.addresses.is_empty(), going, "{:?}", w.addresses.keys());
+        assert_eq!((w.spaces.is_empty(), w.configs.is_empty()), (going, going));
+        assert!(w.queue("q").is_some(), "nobody can reach it");
+    }
 }
 
 #[test]
