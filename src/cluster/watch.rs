@@ -4,6 +4,10 @@
 //! `410 Gone` leads to a new list wherever it comes from, waits are spread by an injected seed, and what is missing
 //! in a new list is told as a deletion.
 //!
+//! An API server whose etcd was restored to an older state takes a watch from a version that does not exist yet, and
+//! says nothing on it until that version comes about. So after every failure, and after a watch that ended before its
+//! time, the server is asked where it stands: when that is behind us, everything is listed.
+//!
 //! Invariant: whatever was told as applied and is not told as deleted was in the last complete list or came since.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -16,7 +20,7 @@ use futures::stream::BoxStream;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::{Error, Resource};
 use serde::de::DeserializeOwned;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::convert;
 use super::meter::Meter;
@@ -89,7 +93,7 @@ enum State<K> {
     /// A watch is to be opened from here.
     Open { version: String },
     /// Events come; at first those of the list, where they come by the watch.
-    Watching { version: String, events: Events<K>, initial: bool },
+    Watching { version: String, events: Events<K>, initial: bool, since: Instant },
 }
 
 /// A watch of one kind. Ask it with [`Watch::next`], for ever.
@@ -107,6 +111,8 @@ pub struct Watch<K> {
     listing: BTreeSet<Key>,
     told: VecDeque<Seen<K>>,
     failures: u32,
+    /// The server may have gone back since the version that is known.
+    doubtful: bool,
 }
 
 impl<K> Watch<K>
@@ -127,6 +133,7 @@ where
             listing: BTreeSet::new(),
             told: VecDeque::new(),
             failures: 0,
+            doubtful: false,
         }
     }
 
@@ -167,8 +174,9 @@ where
                     };
                 }
             },
+            State::Open { version } if self.doubtful => self.look(version).await,
             State::Open { version } => self.open(version, false).await,
-            State::Watching { version, events, initial } => self.follow(version, events, initial).await,
+            State::Watching { version, events, initial, since } => self.follow(version, events, initial, since).await,
         }
     }
 
@@ -196,6 +204,30 @@ where
         }
     }
 
+    /// Asks where the server stands, and lists everything when that is behind `version`.
+    async fn look(&mut self, version: String) {
+        let params = ListParams { field_selector: self.selector.clone(), limit: Some(1), ..ListParams::default() };
+        let stands = match timeout(self.options.deadline, self.api.list(&params)).await {
+            Ok(Ok(list)) => list.metadata.resource_version.unwrap_or_default(),
+            Ok(Err(error)) => {
+                self.state = State::Open { version };
+                return self.failed(&error).await;
+            }
+            Err(_) => {
+                self.state = State::Open { version };
+                return self.late("position").await;
+            }
+        };
+        self.doubtful = false;
+        let number = |version: &str| version.parse::<u64>().ok();
+        if number(&stands).zip(number(&version)).is_some_and(|(stands, known)| stands < known) {
+            tracing::warn!(kind = self.name, stands, known = version, "the API server has gone back: listing again");
+            self.state = State::List { next: None };
+        } else {
+            self.state = State::Open { version };
+        }
+    }
+
     async fn open(&mut self, version: String, initial: bool) {
         if initial {
             self.listing.clear();
@@ -210,7 +242,8 @@ where
         };
         match timeout(self.options.deadline, self.api.watch(&params, &version)).await {
             Ok(Ok(events)) => {
-                self.state = State::Watching { version, events: events.boxed(), initial };
+                let since = Instant::now();
+                self.state = State::Watching { version, events: events.boxed(), initial, since };
             }
             Ok(Err(error)) => {
                 if !initial && !is_gone(&error) {
@@ -227,7 +260,7 @@ where
         }
     }
 
-    async fn follow(&mut self, version: String, mut events: Events<K>, initial: bool) {
+    async fn follow(&mut self, version: String, mut events: Events<K>, initial: bool, since: Instant) {
         /// What the server may be late with the end of a watch, before the connection counts as dead.
         const MARGIN: Duration = Duration::from_secs(5);
         let event = timeout(self.options.watch + MARGIN, events.next()).await.unwrap_or(None);
@@ -270,12 +303,13 @@ where
             None if initial => return self.late("initial events").await,
             // The end that every watch comes to.
             None => {
+                self.doubtful |= since.elapsed() < self.options.watch;
                 self.state = State::Open { version };
                 return;
             }
         };
         self.failures = 0;
-        self.state = State::Watching { version, events, initial };
+        self.state = State::Watching { version, events, initial, since };
     }
 
     fn apply(&mut self, mut object: K, listed: bool) {
@@ -293,6 +327,7 @@ where
     }
 
     fn complete(&mut self) {
+        self.doubtful = false;
         let listing = std::mem::take(&mut self.listing);
         let known = std::mem::replace(&mut self.known, listing);
         let gone = known.difference(&self.known).cloned().map(Seen::Deleted);
@@ -315,6 +350,7 @@ where
 
     async fn wait(&mut self) {
         self.meter.watch_error(self.name);
+        self.doubtful = true;
         let wait = doubling(self.options.first_wait, self.options.longest_wait, self.failures);
         self.failures = self.failures.saturating_add(1);
         sleep(self.jitter.spread(wait)).await;

@@ -85,6 +85,7 @@ async fn pages_then_events_and_nothing_that_nobody_reads() {
             list(10, "more", [address("a", 1), address("b", 2)]),
             list(10, "", [address("c", 3)]),
             Reply::Watch(vec![event("ADDED", address("d", 11)), event("DELETED", address("a", 12))], None),
+            list(12, "", []),
             Reply::Hang,
         ]),
     );
@@ -92,12 +93,53 @@ async fn pages_then_events_and_nothing_that_nobody_reads() {
     assert_eq!(object.meta().managed_fields, None);
     assert_eq!(object.meta().annotations.clone().unwrap().into_keys().collect::<Vec<_>>(), ["kept"]);
     assert_eq!(seen(&mut watch, 5).await, ["=b", "=c", ".", "+d", "-a"]);
-    // The end of a watch is no failure: it goes on from the last version.
+    // The end of a watch is no failure: it goes on from the last version. An early one raises a doubt.
     let next = tokio::time::timeout(Duration::from_millis(1), watch.next()).await;
     assert!(next.is_err());
     let asked: Vec<String> = log.all().into_iter().map(|asked| asked.query).collect();
     assert!(asked[0].contains("limit=2") && asked[1].contains("continue=more"), "{asked:?}");
-    assert!(asked[2].contains("resourceVersion=10") && asked[3].contains("resourceVersion=12"), "{asked:?}");
+    assert!(asked[2].contains("resourceVersion=10") && asked[3].contains("limit=1"), "{asked:?}");
+    assert!(asked[4].contains("resourceVersion=12"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_gone_back_is_listed_however_its_watch_ended() {
+    let broken = || Reply::Watch(vec![event("ADDED", json!({ "metadata": 5 }))], None);
+    for ends in [Reply::Watch(vec![], None), broken(), failure(500, "ending")] {
+        let (mut watch, _) = watching(
+            Mode::List,
+            script([
+                list(10, "", [address("a", 1), address("b", 2)]),
+                ends,
+                failure(503, "starting"),
+                list(7, "", [address("b", 2)]),
+                list(7, "", [address("b", 2)]),
+                Reply::Hang,
+            ]),
+        );
+        assert_eq!(seen(&mut watch, 6).await, ["=a", "=b", ".", "=b", "-a", "."]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_in_its_time_raises_no_doubt() {
+    let (quiet, events) = mpsc::unbounded_channel();
+    let (mut watch, log) = watching(
+        Mode::List,
+        script([
+            list(10, "", []),
+            Reply::Watch(vec![event("BOOKMARK", bookmark(44, false))], Some(events)),
+            Reply::Hang,
+        ]),
+    );
+    assert_eq!(seen(&mut watch, 1).await, ["."]);
+    tokio::spawn(async move {
+        tokio::time::sleep(Options::default().watch).await;
+        drop(quiet);
+    });
+    let _ = tokio::time::timeout(Duration::from_secs(300), watch.next()).await;
+    assert_eq!(log.len(), 3);
+    assert!(log.all()[2].query.contains("resourceVersion=44"), "{}", log.all()[2].query);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
+use ask::Standing;
+
 use super::link::{BrokerSession, Call};
 use super::ops::{self, ListedQueue, Refusal};
 use super::pace::Pace;
@@ -329,20 +331,36 @@ impl<'a> Carrier<'a> {
     // === Gone ===
 
     async fn gone(&self, entry: &Entry, only_if_empty: bool) -> Result<Done, Halt> {
-        if let Some(queue) = &entry.queue
-            && let Some(there) = self.still_ours(&queue.name).await?
-        {
-            if only_if_empty
-                && let Some(messages) = self.count(&there.name).await?
-                && messages > 0
-            {
-                return Ok(Done::NotEmpty { messages });
+        let mut had = false;
+        if let Some(queue) = &entry.queue {
+            match self.standing(&queue.name).await? {
+                Standing::Ours(there) => {
+                    if only_if_empty
+                        && let Some(messages) = self.count(&there.name).await?
+                        && messages > 0
+                    {
+                        return Ok(Done::NotEmpty { messages });
+                    }
+                    self.destroy(&there.name).await?;
+                    had = true;
+                }
+                // Nothing of ours was ever made in its place.
+                Standing::Anothers => return Ok(Done::Gone),
+                Standing::Nobodys => {}
             }
-            self.destroy(&there.name).await?;
+        }
+        let owns_address = entry.settings.is_some() && !is_ground(&entry.address);
+        if owns_address
+            && !had
+            && let Some(types) = self.routing_types(&entry.address).await?
+            && !types.contains(&entry.routing)
+        {
+            // The same for an address.
+            return Ok(Done::Gone);
         }
         if entry.settings.is_some() {
             // Settings go last: as long as they are there, nothing is created by itself in this place.
-            if !is_ground(&entry.address) {
+            if owns_address {
                 self.delete_address(&entry.address).await?;
             }
             self.remove_settings(entry).await?;

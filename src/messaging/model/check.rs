@@ -80,6 +80,9 @@ impl Model {
                         }
                         held.insert((id.clone(), slot.clone()));
                     }
+                    if target.incarnation == 0 && matches!(state.progress, Progress::Sent(_)) {
+                        return Err(format!("{slot}: sent to a drive that does not run"));
+                    }
                     if matches!(state.progress, Progress::Sent(generation) if generation > self.generation) {
                         return Err(format!("{slot}: sent with a generation from the future"));
                     }

@@ -115,6 +115,7 @@ impl Model {
         let now = self.now;
         let Some(config) = self.configs.get_mut(key) else { return };
         let user: Arc<str> = format!("waystation:{}", config.obj.owner).into();
+        let mut started = Vec::new();
         for (name, target) in &mut config.targets {
             if target.incarnation != 0 {
                 continue;
@@ -131,6 +132,7 @@ impl Model {
                     target.incarnation = self.incarnation;
                     target.revisions = (*tls, *credentials);
                     target.turn(TargetState::Connecting, "connecting".into(), now);
+                    started.push(TargetId { config: key.clone(), broker: name.clone() });
                     self.out.targets.push(TargetChange::Start {
                         target: TargetId { config: key.clone(), broker: name.clone() },
                         incarnation: self.incarnation,
@@ -141,6 +143,9 @@ impl Model {
                     });
                 }
             }
+        }
+        for id in started {
+            self.send_needed(&id);
         }
     }
 
@@ -372,9 +377,11 @@ impl Model {
         if target.incarnation != 0 {
             self.out.targets.push(TargetChange::Stop { target: id.clone(), incarnation: target.incarnation });
         }
-        for holder in target.slots.values().filter_map(|s| s.holder.as_ref()) {
+        for (holder, want) in target.slots.values().filter_map(|s| Some((s.holder.as_ref()?, s.want))) {
             if let Some(address) = self.addresses.get_mut(holder) {
                 (address.holds, address.in_force) = (None, None);
+                // What its space gets in place of this one never held it.
+                address.released |= address.obj.meta.deleting && want != Want::Hold;
             }
             self.dirty_addresses.insert(holder.clone());
         }

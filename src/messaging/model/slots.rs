@@ -193,6 +193,13 @@ impl Model {
     /// Sends what the slot wants, unless it must wait for another one.
     pub(super) fn send(&mut self, id: &TargetId, slot: &Slot, class: Class) {
         let Some(target) = self.target_mut(id) else { return };
+        if target.incarnation == 0 {
+            // No drive runs that could take it: it goes when one does.
+            if let Some(state) = target.slots.get_mut(slot) {
+                state.progress = Progress::Needed;
+            }
+            return;
+        }
         let Some(state) = target.slots.get(slot) else { return };
         let closed: Vec<Slot> = match state.want {
             Want::Hold => gates(slot, &state.entry).filter(|gate| !target.open(gate)).cloned().collect(),
@@ -219,6 +226,17 @@ impl Model {
             state.progress = Progress::Sent(generation);
         }
         self.out.jobs.push((id.clone(), Job { slot: slot.clone(), generation, tenant, class, wish }));
+    }
+
+    /// Sends what was wanted of a target before its drive ran.
+    pub(super) fn send_needed(&mut self, id: &TargetId) {
+        let Some(target) = self.target(id) else { return };
+        let needed = target.slots.iter().filter(|(_, state)| state.progress == Progress::Needed);
+        let mut needed: Vec<Slot> = needed.map(|(slot, _)| slot.clone()).collect();
+        needed.sort_unstable();
+        for slot in needed {
+            self.send(id, &slot, Class::Change);
+        }
     }
 
     /// Has the settings of a slot compared that is right by its names.

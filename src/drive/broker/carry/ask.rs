@@ -9,6 +9,13 @@ use crate::drive::broker::ops::{self, ListedQueue, Refusal};
 use crate::messaging::broker::{ObservedQueue, Routing};
 use crate::messaging::ids::Slot;
 
+/// Whose a queue is.
+pub(super) enum Standing {
+    Ours(ObservedQueue),
+    Anothers,
+    Nobodys,
+}
+
 impl Carrier<'_> {
     /// The queue of this name if it is ours; another's is a refusal.
     pub(super) async fn ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
@@ -37,14 +44,20 @@ impl Carrier<'_> {
         }
     }
 
-    /// Like [`Self::ours`], where another's is as good as none.
-    pub(super) async fn still_ours(&self, name: &Slot) -> Result<Option<ObservedQueue>, Halt> {
+    /// Whose queue stands under this name, for one that is to go.
+    pub(super) async fn standing(&self, name: &Slot) -> Result<Standing, Halt> {
         let known = self.memory().queues.get(name).cloned();
-        if known.is_some() || self.count(name).await?.is_none() {
-            return Ok(known);
+        if let Some(known) = known {
+            return Ok(Standing::Ours(known));
         }
-        let row = self.listed(ops::find_queue(name)).await?.pop();
-        Ok(row.filter(|row| row.is_of(self.owner)).map(|row| row.queue))
+        if self.count(name).await?.is_none() {
+            return Ok(Standing::Nobodys);
+        }
+        Ok(match self.listed(ops::find_queue(name)).await?.pop() {
+            Some(row) if row.is_of(self.owner) => Standing::Ours(row.queue),
+            Some(_) => Standing::Anothers,
+            None => Standing::Nobodys,
+        })
     }
 
     /// Messages in a queue; none when there is no such queue.

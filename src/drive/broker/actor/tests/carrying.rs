@@ -88,9 +88,14 @@ async fn another_owners_queue_is_left_as_it_is() {
         assert!(words.contains("waystation:other") && words.contains("3 messages"), "{words}");
     }
     assert!(bench.broker.state().settings.is_empty());
-    let words = bench.does("s/a", gone(queue("s/a"), false)).await.unwrap_err();
-    assert!(words.contains("waystation:other"), "{words}");
+    // Nothing of ours is there: what never came to be needs no removal, and theirs stays.
+    assert_eq!(bench.does("s/a", gone(queue("s/a"), false)).await, Ok(Done::Gone));
+    assert_eq!(bench.does("s/a", gone(multicast("s/a"), false)).await, Ok(Done::Gone));
     assert_eq!(bench.broker.state().queues["s/a"].messages, 3);
+    bench.broker.state().addresses.insert("s/b".into(), vec!["MULTICAST".into()]);
+    assert!(bench.does("s/b", hold(queue("s/b"))).await.unwrap_err().contains("MULTICAST"));
+    assert_eq!(bench.does("s/b", gone(queue("s/b"), false)).await, Ok(Done::Gone));
+    assert!(bench.broker.state().addresses.contains_key("s/b"));
 }
 
 #[tokio::test(start_paused = true)]
