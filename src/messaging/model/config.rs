@@ -130,6 +130,7 @@ impl Model {
                 Secrets::Known(tls, credentials) => {
                     self.incarnation += 1;
                     target.incarnation = self.incarnation;
+                    target.rotating = false;
                     target.revisions = (*tls, *credentials);
                     target.turn(TargetState::Connecting, "connecting".into(), now);
                     started.push(TargetId { config: key.clone(), broker: name.clone() });
@@ -149,23 +150,24 @@ impl Model {
         }
     }
 
-    /// Reconnects targets whose Secret changed: those that do not serve at once, the others one at a time, the next
-    /// only when the one before serves again.
+    /// Reconnects targets whose Secret changed: those that are not connected at once, the others one at a time, the
+    /// next only when the one before serves again. So contents that no broker takes cost one connection and not all.
     fn rotate(&mut self, key: &Key) {
         let Some(config) = self.configs.get(key) else { return };
         let Secrets::Known(tls, credentials) = self.secrets_of(config) else { return };
         let wanted = (tls, credentials);
         let Some(config) = self.configs.get_mut(key) else { return };
-        let mut busy = config.targets.values().any(|t| t.rotating && t.revisions == wanted);
+        let mut busy = config.targets.values().any(|t| t.rotating);
         for (name, target) in &mut config.targets {
-            if target.incarnation == 0 || target.revisions == wanted {
+            if !target.started() || target.revisions == wanted {
                 continue;
             }
-            if target.connected() && busy && !target.rotating {
-                continue;
+            if target.connected() {
+                if busy && !target.rotating {
+                    continue;
+                }
+                (busy, target.rotating) = (true, true);
             }
-            busy |= target.connected() || target.rotating;
-            target.rotating = true;
             target.revisions = wanted;
             self.out.targets.push(TargetChange::Reconnect {
                 target: TargetId { config: key.clone(), broker: name.clone() },

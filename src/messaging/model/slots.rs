@@ -190,11 +190,11 @@ impl Model {
         })
     }
 
-    /// Sends what the slot wants, unless it must wait for another one.
+    /// Sends what the slot wants, unless it must wait for another one, or for its target's drive to be started: then it
+    /// goes when one runs.
     pub(super) fn send(&mut self, id: &TargetId, slot: &Slot, class: Class) {
         let Some(target) = self.target_mut(id) else { return };
-        if target.incarnation == 0 {
-            // No drive runs that could take it: it goes when one does.
+        if !target.started() {
             if let Some(state) = target.slots.get_mut(slot) {
                 state.progress = Progress::Needed;
             }

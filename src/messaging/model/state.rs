@@ -265,7 +265,7 @@ pub(super) struct Target {
     pub incarnation: u64,
     /// Revisions of the TLS and the credentials Secret that it was last told to use.
     pub revisions: (Option<u64>, Option<u64>),
-    /// Reconnecting for a rotated Secret.
+    /// Was taken from its connection for a rotated Secret and has not served since: the others wait for it.
     pub rotating: bool,
     pub state: TargetState,
     pub message: Arc<str>,
@@ -331,6 +331,11 @@ impl Target {
             resync_ms: None,
             sample: 0,
         }
+    }
+
+    /// Whether it has a drive, which takes jobs also while the broker cannot be reached.
+    pub fn started(&self) -> bool {
+        self.incarnation != 0
     }
 
     /// Whether commands can reach it.

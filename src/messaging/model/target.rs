@@ -90,7 +90,7 @@ impl Model {
                 self.mark_unplaced(id);
             }
             Link::Unreadable(words) | Link::Down(words) => {
-                (target.reading, target.contents, target.rotating, target.resync_ms) = (false, None, false, None);
+                (target.reading, target.contents, target.resync_ms) = (false, None, None);
                 (target.compared, target.session_mark) = (false, acks);
                 target.turn(TargetState::Unreachable, words, now);
                 let first = !std::mem::replace(&mut target.known, true);

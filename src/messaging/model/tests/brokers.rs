@@ -227,6 +227,68 @@ fn a_rotated_secret_reconnects_one_target_at_a_time_and_a_missing_one_is_kept() 
 }
 
 #[test]
+fn contents_of_a_secret_that_no_broker_takes_cost_one_connection_and_not_all() {
+    let mut w = World::bare();
+    w.config("rc", &["a", "b"]);
+    w.change_config(|c| c.credentials_secret = Some(key("login")));
+    w.input(Input::Secret(key("login"), Some(1)));
+    w.advance(1_000);
+    let reconnected = |w: &mut World| -> Vec<TargetChange> { w.model.settle(w.now).targets };
+    w.input(Input::Secret(key("login"), Some(2)));
+    let first = reconnected(&mut w);
+    let [TargetChange::Reconnect { target, incarnation }] = first.as_slice() else { panic!("{first:?}") };
+    assert_eq!(*target, w.id("a"));
+    w.input(Input::Target(target.clone(), *incarnation, Link::Down("unknown password".into())));
+    w.advance(60_000);
+    let rows = &w.configs[&key("rc")].status.brokers;
+    let states: Vec<_> = rows.iter().map(|row| row.state).collect();
+    assert_eq!(states, [TargetState::Unreachable, TargetState::Serving]);
+    // Others come: the one that is lost is tried at once, the one that serves only after it.
+    w.input(Input::Secret(key("login"), Some(3)));
+    let again = reconnected(&mut w);
+    let [TargetChange::Reconnect { target, incarnation }] = again.as_slice() else { panic!("{again:?}") };
+    assert_eq!(*target, w.id("a"));
+    w.input(Input::Target(target.clone(), *incarnation, Link::Connected));
+    w.input(Input::Target(target.clone(), *incarnation, Link::Reading));
+    w.input(Input::Target(target.clone(), *incarnation, Link::Contents(Default::default())));
+    let next = reconnected(&mut w);
+    let [TargetChange::Reconnect { target, .. }] = next.as_slice() else { panic!("{next:?}") };
+    assert_eq!(*target, w.id("b"));
+}
+
+#[test]
+fn a_broker_that_is_down_does_not_keep_others_from_a_rotated_secret() {
+    let mut w = World::bare();
+    w.config("rc", &["a", "b"]);
+    w.change_config(|c| c.credentials_secret = Some(key("login")));
+    w.broker("a").up = false;
+    w.input(Input::Secret(key("login"), Some(1)));
+    w.advance(1_000);
+    w.input(Input::Secret(key("login"), Some(2)));
+    let changes = w.model.settle(w.now).targets;
+    assert_eq!(changes.len(), 2, "{changes:?}");
+}
+
+#[test]
+fn what_is_asked_for_before_the_secret_is_known_is_made_when_it_comes() {
+    let mut w = World::bare();
+    w.config("rc", &["b"]);
+    w.change_config(|c| c.credentials_secret = Some(key("login")));
+    w.space("s");
+    w.address("q", Queue);
+    w.run();
+    assert!(w.broker("b").log.is_empty(), "no drive runs yet");
+    w.delete("q");
+    w.address("r", Queue);
+    w.run();
+    w.input(Input::Secret(key("login"), Some(1)));
+    w.run();
+    assert_eq!(w.ready("r"), Some((true, reason::CONFIGURED)));
+    assert!(w.queue("r").is_some());
+    assert!(!w.addresses.contains_key(&key("q")), "its deletion ends");
+}
+
+#[test]
 fn a_missing_secret_is_named() {
     let mut w = World::bare();
     w.config("rc", &["b"]);
