@@ -6,4 +6,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod names;
+mod outages;
+mod reading;
+mod refusals;
+mod secrets;
+mod settings;
 mod types;
+mod writes;

@@ -13,8 +13,9 @@ mod tenant;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use tokio::sync::OnceCell;
+use waystation_kit::amqp_client::Received;
 use waystation_kit::artemis::{Artemis, ArtemisOptions};
 use waystation_kit::cluster::{Cluster, ClusterOptions};
 use waystation_kit::operator::{self, NAMESPACE, Operator, OperatorOptions, SERVICE_ACCOUNT};
@@ -80,6 +81,18 @@ impl World {
     pub async fn labelled_tenant(&self, namespace: &str, labels: &[(&str, &str)]) -> Result<Tenant<'_>> {
         Tenant::new(self, namespace, labels).await
     }
+}
+
+/// Fails unless exactly these messages were received, in this order.
+pub fn arrived(received: &[Received], bodies: &[&str]) -> Result<()> {
+    let found: Vec<&str> = received.iter().map(|message| message.body.as_str()).collect();
+    ensure!(found == bodies, "expected {bodies:?}, received {found:?}");
+    Ok(())
+}
+
+/// Fails when anything was received.
+pub fn nothing(received: &[Received]) -> Result<()> {
+    arrived(received, &[])
 }
 
 fn options(arguments: &[&str]) -> OperatorOptions {

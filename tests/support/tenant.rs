@@ -138,25 +138,13 @@ impl<'w> Tenant<'w> {
         Ok(serde_json::to_value(self.api(kind).get(name).await?)?)
     }
 
-    /// Creates or replaces a Secret.
+    /// Creates a Secret, or sets these keys of one that is there.
     pub async fn secret(&self, name: &str, data: &[(&str, &str)]) -> Result<()> {
-        let secret = Secret {
-            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-            string_data: Some(data.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect()),
-            ..Secret::default()
-        };
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let _ = secrets.delete(name, &DeleteParams::default()).await;
-        secrets.create(&PostParams::default(), &secret).await?;
-        Ok(())
-    }
-
-    /// Gives a Secret other contents without ever taking it away.
-    pub async fn rotate_secret(&self, name: &str, data: &[(&str, &str)]) -> Result<()> {
         let text: serde_json::Map<String, Value> =
             data.iter().map(|(key, text)| ((*key).to_owned(), Value::from(*text))).collect();
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": text});
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        secrets.patch(name, &PatchParams::default(), &Patch::Merge(json!({ "stringData": text }))).await?;
+        secrets.patch(name, &PatchParams::apply("test").force(), &Patch::Apply(secret)).await?;
         Ok(())
     }
 
@@ -232,8 +220,7 @@ impl<'w> Tenant<'w> {
         let what = format!("{kind:?} {name} of {}: {what}", self.namespace);
         let outcome = eventually(SOON, &what, || async {
             let object = serde_json::to_value(api.get(name).await?)?;
-            wanted(&object)
-                .map_err(|error| anyhow!("{error}; metadata {}, status {}", object["metadata"], object["status"]))
+            wanted(&object).map_err(|error| anyhow!("{error}; {}", brief(&object)))
         });
         outcome.await.map_err(|error| error.context(self.last_words()))
     }
@@ -266,7 +253,7 @@ impl<'w> Tenant<'w> {
                 None => Ok(()),
                 Some(object) => {
                     let object = serde_json::to_value(object)?;
-                    bail!("it is still there: {} {}", object["metadata"], object["status"])
+                    bail!("it is still there: {}", brief(&object))
                 }
             }
         });
@@ -315,6 +302,13 @@ impl<'w> Tenant<'w> {
         entries.retain(|entry| entry.resource == Kind::Address.plural());
         Ok(entries)
     }
+}
+
+/// What matters of an object in an error.
+fn brief(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let seen = ["generation", "deletionTimestamp", "finalizers"].map(|field| format!("{field} {}", metadata[field]));
+    format!("{}, status {}", seen.join(", "), object["status"])
 }
 
 /// Whether the operator's account asked.

@@ -12,7 +12,7 @@ use fe2o3_amqp::link::receiver::CreditMode;
 use fe2o3_amqp::sasl_profile::SaslProfile;
 use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::types::messaging::{
-    ApplicationProperties, Body, Data, Header, Message, Outcome, Properties, Source, Target,
+    ApplicationProperties, Body, Data, Header, Message, Modified, Outcome, Properties, Source, Target,
 };
 use fe2o3_amqp::types::primitives::{Array, SimpleValue, Symbol, Value};
 use fe2o3_amqp::{Connection, Receiver, Sender, Session};
@@ -106,6 +106,7 @@ pub struct Received {
 enum Answer {
     Accept,
     Reject,
+    Fail,
     Release,
 }
 
@@ -197,6 +198,12 @@ impl Client {
         self.take(address, count, within, Answer::Reject).await
     }
 
+    /// Receives up to `count` messages and says of each that it could not be handled: a failed attempt. One that is
+    /// offered again is received again, and counts again.
+    pub async fn receive_and_fail(&mut self, address: &str, count: usize, within: Duration) -> Result<Vec<Received>> {
+        self.take(address, count, within, Answer::Fail).await
+    }
+
     /// Receives up to `count` messages and releases each when all are there, so that others may have them.
     pub async fn receive_and_release(
         &mut self,
@@ -268,6 +275,11 @@ impl Consumer {
             match answer {
                 Answer::Accept => patiently(&self.what, self.receiver.accept(&delivery)).await?,
                 Answer::Reject => patiently(&self.what, self.receiver.reject(&delivery, None)).await?,
+                Answer::Fail => {
+                    let failed =
+                        Modified { delivery_failed: Some(true), undeliverable_here: None, message_annotations: None };
+                    patiently(&self.what, self.receiver.modify(&delivery, failed)).await?;
+                }
                 // A message that is released at once comes back at once.
                 Answer::Release => held.push(delivery),
             }
