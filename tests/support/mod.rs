@@ -10,7 +10,9 @@
 
 mod tenant;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -40,6 +42,8 @@ pub struct World {
     /// The control plane.
     pub cluster: Cluster,
     account: PathBuf,
+    /// Where further operators log, by controller name; the newest of each.
+    logs: Mutex<BTreeMap<String, PathBuf>>,
 }
 
 impl World {
@@ -57,14 +61,17 @@ impl World {
         exempt_some(&cluster).await?;
         let account = cluster.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT).await?;
         let operator = start_operator(&account, &[]).await?;
-        Ok(World { operator, broker, cluster, account })
+        Ok(World { operator, broker, cluster, account, logs: Mutex::default() })
     }
 
     /// One more operator, for RouterConfigs of that controller name ([`Tenant::driven_by`]); ready when this returns.
     /// `more` are more arguments.
     pub async fn operator(&self, controller: &str, more: &[&str]) -> Result<Operator> {
-        let controller = format!("--controller-name={controller}");
-        start_operator(&self.account, &[&[controller.as_str()], more].concat()).await
+        let name = format!("--controller-name={controller}");
+        let mut operator = Operator::start(&self.account, &options(&[&[name.as_str()], more].concat()))?;
+        self.logs.lock().unwrap().insert(controller.to_owned(), operator.log_path().to_owned());
+        operator.await_ready(SOON).await?;
+        Ok(operator)
     }
 
     /// An operator with exactly these further arguments, which may not be ready yet.
@@ -75,6 +82,11 @@ impl World {
     /// A new namespace.
     pub async fn tenant(&self, namespace: &str) -> Result<Tenant<'_>> {
         Tenant::new(self, namespace, &[]).await
+    }
+
+    /// A namespace that is there already.
+    pub async fn visit(&self, namespace: &str) -> Result<Tenant<'_>> {
+        Tenant::visit(self, namespace).await
     }
 
     /// A new namespace with labels.

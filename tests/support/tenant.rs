@@ -65,11 +65,16 @@ pub struct Tenant<'w> {
 
 impl<'w> Tenant<'w> {
     pub(super) async fn new(world: &'w World, namespace: &str, labels: &[(&str, &str)]) -> Result<Self> {
-        let (client, audit) = tokio::try_join!(world.cluster.admin_client(), world.cluster.audit())?;
+        let tenant = Self::visit(world, namespace).await?;
         let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let metadata = ObjectMeta { name: Some(namespace.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
         let object = Namespace { metadata, ..Namespace::default() };
-        Api::all(client.clone()).create(&PostParams::default(), &object).await?;
+        Api::all(tenant.client.clone()).create(&PostParams::default(), &object).await?;
+        Ok(tenant)
+    }
+
+    pub(super) async fn visit(world: &'w World, namespace: &str) -> Result<Self> {
+        let (client, audit) = tokio::try_join!(world.cluster.admin_client(), world.cluster.audit())?;
         Ok(Self { world, namespace: namespace.to_owned(), client, audit, controller: None })
     }
 
@@ -271,8 +276,13 @@ impl<'w> Tenant<'w> {
     }
 
     fn last_words(&self) -> String {
-        let log = self.world.operator.logs();
-        let lines: Vec<&str> = log.lines().collect();
+        let own = self.controller.as_ref().and_then(|name| self.world.logs.lock().unwrap().get(name).cloned());
+        let log = match own {
+            Some(path) => std::fs::read_to_string(path).unwrap_or_default(),
+            None => self.world.operator.logs(),
+        };
+        let others = |line: &&str| line.contains(" target=") && !line.contains(&format!(" target={}/", self.namespace));
+        let lines: Vec<&str> = log.lines().filter(|line| !others(line)).collect();
         let mut text = "the end of the operator's log:\n".to_owned();
         for line in &lines[lines.len().saturating_sub(25)..] {
             let _ = writeln!(text, "  {line}");

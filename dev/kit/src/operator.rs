@@ -109,6 +109,12 @@ impl Operator {
         self.process.log()
     }
 
+    /// Where its log is, while it is not dropped.
+    #[must_use]
+    pub fn log_path(&self) -> &Path {
+        self.process.log_path()
+    }
+
     /// What `/metrics` says.
     pub async fn metrics(&self) -> Result<String> {
         let (status, text) = self.get("/metrics").await?;

@@ -64,7 +64,7 @@ pub(super) fn plan(size: usize) -> DataSet {
 /// An address of a space: a queue where `turn` is even, else anycast. A quarter of the queues have settings.
 pub(super) fn address(space: &Space, name: &str, turn: usize, numbers: &mut Numbers) -> Planned {
     let mut spec = json!({ "addressSpace": space.name, "address": format!("eu.{name}"), "type": "anycast" });
-    if turn % 2 == 0 {
+    if turn.is_multiple_of(2) {
         spec["type"] = json!("queue");
         if numbers.below(4) == 0 {
             spec["messageTtl"] = json!({ "maximum": format!("{}h", 1 + numbers.below(48)) });

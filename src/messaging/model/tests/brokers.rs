@@ -315,26 +315,6 @@ fn spaces_and_addresses_of_another_installation_are_not_touched() {
 }
 
 #[test]
-fn what_is_asked_for_before_the_secret_is_there_is_made_when_it_comes() {
-    let mut w = World::bare();
-    w.config("rc", &["b"]);
-    w.change_config(|c| c.credentials_secret = Some(key("login")));
-    w.space("s");
-    w.address("dead", DeadLetter);
-    w.address_with("q", Queue, |a| a.dead_letter = Some("dead".into()));
-    w.run();
-    w.input(Input::Secret(key("login"), None));
-    w.address("late", Queue);
-    w.delete("late");
-    w.advance(10_000);
-    assert_eq!(w.ready("q"), Some((false, reason::BROKER_UNREACHABLE)));
-    w.input(Input::Secret(key("login"), Some(1)));
-    w.run();
-    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
-    assert!(!w.addresses.contains_key(&key("late")));
-}
-
-#[test]
 fn what_waits_for_a_broker_that_stops_answering_says_so() {
     let mut w = World::new();
     w.address("old", Queue);
