@@ -86,6 +86,9 @@ impl Model {
                     if matches!(state.progress, Progress::Sent(generation) if generation > self.generation) {
                         return Err(format!("{slot}: sent with a generation from the future"));
                     }
+                    if matches!(state.progress, Progress::Sent(_)) && !target.started() {
+                        return Err(format!("{slot}: sent to a drive that does not run"));
+                    }
                     let orphan = state.holder.is_none()
                         && state.want == Want::Gone { only_if_empty: true }
                         && state.progress == Progress::NotEmpty;
