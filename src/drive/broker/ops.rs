@@ -26,9 +26,14 @@ pub enum Refusal {
     NotFound,
     /// The queue has consumers, the address has queues.
     InUse,
+    /// Something went while the broker was looking at it: asked again, it answers.
+    Passing,
     /// Everything else.
     Other,
 }
+
+/// How often a question is put again that met [`Refusal::Passing`].
+pub const TRIES: u32 = 5;
 
 /// Classifies the words of a refusal by their AMQ code.
 pub fn classify(words: &str) -> Refusal {
@@ -36,6 +41,8 @@ pub fn classify(words: &str) -> Refusal {
         "AMQ229019" | "AMQ229204" => Refusal::AlreadyExists,
         "AMQ229017" | "AMQ229203" | "AMQ229067" => Refusal::NotFound,
         "AMQ229025" | "AMQ229205" => Refusal::InUse,
+        // The words of the Java machine for an object that is not there any more.
+        _ if words.starts_with("Cannot invoke ") => Refusal::Passing,
         _ => Refusal::Other,
     }
 }

@@ -45,9 +45,15 @@ pub async fn read(
     let unreadable = |error: ops::UnexpectedAnswer| ReadError::Unreadable(error.to_string());
 
     let mut contents = Contents::default();
-    let mut page = 1;
+    let (mut page, mut tries) = (1, 0);
     loop {
-        let answer: Value = ask(ops::list_queues(owner, page, PAGE)).await?;
+        let answer: Value = match ask(ops::list_queues(owner, page, PAGE)).await {
+            Err(ReadError::Unreadable(words)) if ops::classify(&words) == Refusal::Passing && tries < ops::TRIES => {
+                tries += 1;
+                continue;
+            }
+            answer => answer?,
+        };
         let rows = ops::parse_queues(&answer).map_err(unreadable)?;
         let last = rows.queues.is_empty() || u64::from(page) * u64::from(PAGE) >= rows.total;
         for row in rows.queues.into_iter().filter(|row| row.is_of(owner)) {

@@ -78,7 +78,13 @@ impl Carrier<'_> {
     }
 
     pub(super) async fn listed(&self, call: Call) -> Result<Vec<ListedQueue>, Halt> {
-        let answer = self.call(call).await?;
+        let mut tries = 0;
+        let answer = loop {
+            match self.call(call.clone()).await {
+                Err(halt) if halt.is(Refusal::Passing) && tries < ops::TRIES => tries += 1,
+                answer => break answer?,
+            }
+        };
         Ok(ops::parse_queues(&answer).map_err(|error| Halt::Dead(error.to_string()))?.queues)
     }
 

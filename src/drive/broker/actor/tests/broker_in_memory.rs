@@ -32,6 +32,8 @@ pub struct State {
     pub slow: BTreeMap<&'static str, Duration>,
     /// Operations that are refused, with the words.
     pub refuses: BTreeMap<&'static str, &'static str>,
+    /// So many times, a list meets a queue that has just gone.
+    pub stumbles: u32,
     /// Nothing is answered.
     pub hung: bool,
     /// Connections are refused, with the reason.
@@ -93,6 +95,10 @@ impl State {
         let text = |at: usize| call.params.get(at).and_then(Value::as_str).unwrap_or_default().to_owned();
         if let Some(words) = self.refuses.get(call.operation) {
             return Err((*words).to_owned());
+        }
+        if call.operation == "listQueues" && self.stumbles > 0 {
+            self.stumbles -= 1;
+            return Err("Cannot invoke \"Queue.isPaused()\" because \"q\" is null".to_owned());
         }
         match call.operation {
             "createQueue" => self.create_queue(&serde_json::from_str(&text(0)).unwrap()),

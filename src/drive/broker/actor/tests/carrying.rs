@@ -99,6 +99,21 @@ async fn another_owners_queue_is_left_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_meets_a_queue_which_has_just_gone_is_asked_for_again() {
+    let mut bench = bench();
+    bench.broker.make_by_hand("s/a", "waystation:o", 3);
+    bench.broker.state().stumbles = 2;
+    bench.started().await;
+    assert_eq!(bench.broker.state().connects, 1, "the read went through");
+    bench.broker.make_by_hand("s/b", "waystation:o", 0);
+    bench.broker.state().stumbles = 2;
+    assert_eq!(bench.does("s/b", hold(queue("s/b"))).await, Ok(Done::Held));
+    bench.broker.make_by_hand("s/c", "waystation:o", 0);
+    bench.broker.state().stumbles = 100;
+    assert!(bench.does("s/c", hold(queue("s/c"))).await.unwrap_err().starts_with("Cannot invoke"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_of_ours_is_changed_in_place_or_replaced_only_when_told() {
     let mut bench = ready().await;
     bench.does("s/t", hold(multicast("s/t"))).await.unwrap();
