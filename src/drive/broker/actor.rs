@@ -263,6 +263,7 @@ impl BrokerDrive {
                 read_next = false;
                 newer.clone_from(&in_flight);
                 self.report(Link::Reading).await?;
+                carrier.reading(true);
                 reading = Some(begin_read());
             }
             if finishing && jobs.is_empty() {
@@ -319,6 +320,7 @@ impl BrokerDrive {
                 }
                 contents = contents => {
                     reading = None;
+                    carrier.reading(false);
                     match contents {
                         Ok(contents) => {
                             carrier.learn(&contents, &newer);

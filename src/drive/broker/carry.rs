@@ -59,6 +59,8 @@ struct Memory {
     leaving: Known<(u32, Instant)>,
     /// Settings in force where an address has none of its own, by prefix.
     base: HashMap<String, Map<String, Value>, RandomState>,
+    /// Whether the broker is being read, and when it last was.
+    reading: (bool, Option<Instant>),
 }
 
 /// Carries jobs out on one session.
@@ -91,6 +93,7 @@ impl<'a> Carrier<'a> {
             addresses: Known::with_hasher(seeds()),
             leaving: Known::with_hasher(seeds()),
             base: HashMap::with_hasher(seeds()),
+            reading: (false, None),
         };
         let asking = AsyncMutex::new(());
         Self { session, owner, permit, deadline, meter, pace, memory: Mutex::new(memory), asking }
@@ -98,6 +101,18 @@ impl<'a> Carrier<'a> {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A read of the whole broker begins or ends. The broker answers one question after another: what was sent
+    /// meanwhile waits for the read, which has a deadline of its own, and then for its turn.
+    pub fn reading(&self, now: bool) {
+        self.memory().reading = (now, Some(Instant::now()));
+    }
+
+    /// Whether an answer is late because of a read and not because of the broker.
+    fn behind_a_read(&self) -> bool {
+        let (now, since) = self.memory().reading;
+        now || since.is_some_and(|since| since.elapsed() < self.deadline)
     }
 
     /// Takes in what was read, in place of what was known before. What is known of `newer` slots stays as it is.

@@ -101,7 +101,14 @@ impl Carrier<'_> {
         let began = Instant::now();
         let answer = self.session.call(call);
         async move {
-            let answer = timeout(self.deadline, answer).await.unwrap_or(Err(CallError::TimedOut));
+            tokio::pin!(answer);
+            let answer = loop {
+                match timeout(self.deadline, &mut answer).await {
+                    Ok(answer) => break answer,
+                    Err(_) if self.behind_a_read() => {}
+                    Err(_) => break Err(CallError::TimedOut),
+                }
+            };
             let result = answer.as_ref().map_or_else(CallError::category, |_| "ok");
             self.meter.command(operation, result, began.elapsed());
             self.pace.answered(began);
