@@ -68,8 +68,6 @@ async fn an_object_that_cannot_be_read_is_named_and_left_alone() -> Result<()> {
     tenant.data_plane(&[("broker", &world.broker)]).await?;
     tenant.ready_address("broken", json!({"type": "queue"})).await?;
     tenant.ready_address("whole", json!({"type": "queue"})).await?;
-    let mut client = tenant.client().await?;
-    client.send_text(&tenant.name("broken"), "stored").await?;
 
     // As a version to come, or an administrator's script, might write it.
     let key = format!("/registry/waystation.dev/addresses/{}/broken", tenant.namespace);
@@ -102,7 +100,8 @@ async fn an_object_that_cannot_be_read_is_named_and_left_alone() -> Result<()> {
     tenant.ready_address("new", json!({"type": "queue"})).await?;
     tenant.delete(Kind::Address, "whole").await?;
     tenant.gone(Kind::Address, "whole").await?;
-    arrived(&client.receive(&tenant.name("broken"), 1, SOON).await?, &["stored"])?;
+    // Its queue is there, though it was empty and anybody could have taken it for a leftover.
+    let mut client = tenant.client().await?;
     client.send_text(&tenant.name("broken"), "still there").await?;
 
     world.cluster.etcd_put(&key, &serde_json::to_vec(&stored)?).await?;

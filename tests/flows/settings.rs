@@ -325,3 +325,36 @@ async fn a_default_time_to_live_applies_where_an_address_has_none() -> Result<()
     arrived(&client.receive(&tenant.name("expired"), 1, SOON).await?, &["not kept"])?;
     arrived(&client.receive(&tenant.name("own"), 1, SOON).await?, &["kept"])
 }
+
+#[tokio::test]
+async fn what_a_topic_asks_for_holds_for_each_of_its_subscriptions() -> Result<()> {
+    let world = World::shared().await?;
+    let tenant = tenant(world, "topic-settings").await?;
+    tenant.address("failed", json!({"type": "deadLetter"})).await?;
+    tenant.address("expired", json!({"type": "deadLetter"})).await?;
+    let spec = json!({"type": "topic", "deadLetterAddress": "failed", "expiryAddress": "expired",
+        "redelivery": {"maxAttempts": 2}, "maxSizeBytes": LIMIT, "fullPolicy": "Fail"});
+    tenant.address("news", spec).await?;
+    for subscription in ["archive", "mail"] {
+        tenant.address(subscription, json!({"type": "subscription", "topic": "news"})).await?;
+    }
+    tenant.ready(Kind::Address, &["failed", "expired", "news", "archive", "mail"]).await?;
+    let news = tenant.name("news");
+
+    let mut client = tenant.client().await?;
+    client.send_to(&news, Node::Topic, &[Outgoing::text("hard")]).await?;
+    for subscription in ["archive", "mail"] {
+        let queue = tenant.subscription("news", subscription);
+        arrived(&client.receive_and_fail(&queue, 2, SOON).await?, &["hard"; 2])?;
+        arrived(&client.receive(&tenant.name("failed"), 1, SOON).await?, &["hard"])?;
+    }
+    ensure!(fill(&mut client, &news).await?.is_some(), "it took more than its limit");
+    for subscription in ["archive", "mail"] {
+        drain(&mut client, &tenant.subscription("news", subscription), None).await?;
+    }
+
+    // On the live topic.
+    tenant.changed_address("news", json!({"messageTtl": {"maximum": "200ms"}})).await?;
+    client.send_to(&news, Node::Topic, &[Outgoing::text("too late")]).await?;
+    arrived(&client.receive(&tenant.name("expired"), 2, SOON).await?, &["too late"; 2])
+}
