@@ -20,7 +20,7 @@ use super::data::Planned;
 const WINDOW: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Makes settings, address and queue for each of the addresses, under names that are nobody else's.
+/// Makes address and queue for each of the addresses, under names that are nobody else's.
 pub(super) async fn make(port: u16, addresses: &[Planned]) -> Result<()> {
     let mut connection = Connection::builder()
         .container_id("bench-bare")
@@ -62,18 +62,13 @@ pub(super) async fn make(port: u16, addresses: &[Planned]) -> Result<()> {
     Ok(())
 }
 
-fn operations(address: &Planned) -> [(&'static str, serde_json::Value); 3] {
-    let name = format!("bare.{}.{}/{}", address.namespace, address.spec["addressSpace"], address.name);
-    let settings = serde_json::json!({
-        "autoCreateQueues": false, "autoCreateAddresses": false,
-        "autoDeleteQueues": false, "autoDeleteAddresses": false,
-    });
+fn operations(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
+    let name = format!("bare.{}/{}", address.namespace, address.name);
     let queue = serde_json::json!({
         "name": name, "address": name, "routing-type": "ANYCAST", "durable": address.is_queue(),
         "max-consumers": -1, "auto-create-address": false, "user": "bare",
     });
     [
-        ("addAddressSettings", serde_json::json!([name, settings.to_string()])),
         ("createAddress", serde_json::json!([name, "ANYCAST"])),
         ("createQueue", serde_json::json!([queue.to_string(), false])),
     ]
