@@ -8,6 +8,9 @@
 //! - Numbers that do not fit are cut silently (`3000000000` attempts become `-1294967296`): the echo shows that too.
 //! - In an address whose settings switch auto-creation off, `createQueue` makes the address only when told so.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::link::Call;
@@ -292,26 +295,57 @@ pub struct UnexpectedAnswer {
 /// When a row lacks what we go by. No list is better than half of one.
 pub fn parse_queues(answer: &Value) -> Result<Page, UnexpectedAnswer> {
     let unexpected = UnexpectedAnswer { operation: "listQueues" };
-    let list = parse_nested(answer).ok_or_else(|| unexpected.clone())?;
-    let rows = list.get("data").and_then(Value::as_array).ok_or_else(|| unexpected.clone())?;
-    let queues: Option<Vec<ListedQueue>> = rows.iter().map(parse_row).collect();
+    let text = answer.as_str().ok_or_else(|| unexpected.clone())?;
+    let list: List<'_> = serde_json::from_str(text).map_err(|_| unexpected.clone())?;
+    let queues: Option<Vec<ListedQueue>> = list.data.iter().map(Row::read).collect();
     let queues = queues.ok_or(unexpected)?;
-    let total = list.get("count").and_then(Value::as_u64).unwrap_or(queues.len() as u64);
+    let total = list.count.unwrap_or(queues.len() as u64);
     Ok(Page { queues, total })
 }
 
-fn parse_row(row: &Value) -> Option<ListedQueue> {
-    let text = |key: &str| row.get(key).and_then(Value::as_str);
-    let queue = ObservedQueue {
-        name: Slot::from(text("name")?),
-        address: Slot::from(text("address")?),
-        routing: routing(text("routingType")?)?,
-        durable: text("durable")? == "true",
-        max_consumers: text("maxConsumers")?.parse().ok()?,
-        messages: count(text("messageCount")?.parse().ok()?),
-    };
-    let consumers = count(text("consumerCount").and_then(|count| count.parse().ok()).unwrap_or_default());
-    Some(ListedQueue { queue, user: text("user").unwrap_or_default().to_owned(), consumers })
+/// What we go by in the answer; a row has thirty fields more, which with 10,000 queues would be 40 MB as a tree.
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    data: Vec<Row<'a>>,
+    count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    address: Cow<'a, str>,
+    #[serde(borrow)]
+    routing_type: Cow<'a, str>,
+    #[serde(borrow)]
+    durable: Cow<'a, str>,
+    #[serde(borrow)]
+    max_consumers: Cow<'a, str>,
+    #[serde(borrow)]
+    message_count: Cow<'a, str>,
+    #[serde(borrow)]
+    consumer_count: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    user: Option<Cow<'a, str>>,
+}
+
+impl Row<'_> {
+    fn read(&self) -> Option<ListedQueue> {
+        let queue = ObservedQueue {
+            name: Slot::from(&*self.name),
+            address: Slot::from(&*self.address),
+            routing: routing(&self.routing_type)?,
+            durable: self.durable == "true",
+            max_consumers: self.max_consumers.parse().ok()?,
+            messages: count(self.message_count.parse().ok()?),
+        };
+        let consumers = self.consumer_count.as_deref().and_then(|count| count.parse().ok()).unwrap_or_default();
+        let user = self.user.as_deref().unwrap_or_default().to_owned();
+        Some(ListedQueue { queue, user, consumers: count(consumers) })
+    }
 }
 
 /// Reads the answer of [`queue_names`] and [`address_names`].
