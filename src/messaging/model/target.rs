@@ -132,12 +132,24 @@ impl Model {
         if state.progress != Progress::Sent(outcome.generation) {
             // An answer to a comparison in detail: only a repair is news, and a refusal, which is tried again.
             let held = matches!(state.progress, Progress::Acked(_));
+            if held && matches!(outcome.result, Ok(Done::Held | Done::Repaired)) {
+                // What the RouterConfig says of it may have changed while nobody looked.
+                let (effective, holder) = (state.effective, state.holder.clone());
+                if let Some(key) = holder
+                    && let Some(address) = self.addresses.get_mut(&key).filter(|a| a.effective != effective)
+                {
+                    address.effective = effective;
+                    self.dirty_addresses.insert(key);
+                }
+            }
+            let Some(target) = self.target_mut(id) else { return };
             match outcome.result {
                 Ok(Done::Repaired) => {
                     target.repaired.push(slot.clone());
                     self.tell_repairs(id);
                 }
                 Err(_) if held => {
+                    let Some(state) = target.slots.get_mut(slot) else { return };
                     state.unverified = true;
                     let after = backoff(timing.retry_ms, timing.retry_cap_ms, state.attempts);
                     state.attempts += 1;

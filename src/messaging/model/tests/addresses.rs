@@ -229,3 +229,18 @@ fn counts_of_a_space_are_written_at_most_every_two_seconds() {
     assert_eq!(w.spaces[&key("s")].status.ready_addresses, 100);
     assert!(w.writes("s") - before <= 5, "{}", w.writes("s") - before);
 }
+
+#[test]
+fn a_default_that_changed_while_nobody_looked_is_told_by_the_next_process() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    w.model = crate::messaging::model::Model::new(Default::default());
+    w.change_config(|c| c.defaults.message_ttl.maximum_ms = Some(5_000));
+    w.restart();
+    w.advance(2_000);
+    let slot = w.slot("q");
+    assert_eq!(w.broker("b").settings[&slot].max_expiry_delay_ms, Some(5_000));
+    assert_eq!(w.addresses[&key("q")].status.ttl.maximum_ms, Some(5_000));
+    assert_eq!(w.writes("q"), 2);
+}
