@@ -258,6 +258,11 @@ impl Scene<'_> {
             }
         }
         if let Some(settings) = wanted.settings {
+            let ttl = settings.get("maxExpiryDelay").and_then(Value::as_i64).map(|ms| format!("{}h", ms / 3_600_000));
+            let told = address["status"]["messageTtl"]["maximum"].as_str();
+            if told != ttl.as_deref() {
+                return Err(format!("Ready, and tells of a TTL of {told:?} instead of {ttl:?}"));
+            }
             // In force is what was asked for, else what an untouched broker has.
             let mut wants = in_force(&mut Core::new(true), "somewhere/else");
             wants.extend(settings);

@@ -166,29 +166,37 @@ impl Plan {
                 latency_ms: random.one_of(&[1, 5, 40]),
             },
         };
+        // Few names make many meetings.
+        let focus = Focus { namespaces: random.within(1..3) as usize, names: random.within(2..8) as usize };
         let mut steps = Vec::new();
         for space in SPACES {
             if random.chance(850) {
                 steps.push(Step { wait_ms: random.within(0..30), action: Action::CreateSpace(space) });
             }
         }
-        for _ in 0..random.within(10..40) {
+        for _ in 0..random.within(10..50) {
             let wait_ms = match random.within(0..10) {
                 0..5 => random.within(0..30),
                 5..8 => random.within(30..1_500),
                 8 => random.within(1_500..6_000),
                 _ => random.within(6_000..25_000),
             };
-            steps.push(Step { wait_ms, action: action(random, &setup) });
+            steps.push(Step { wait_ms, action: action(random, &setup, &focus) });
         }
         Self { seed, setup, steps }
     }
 }
 
-fn action(random: &mut Random, setup: &Setup) -> Action {
-    let namespace = random.one_of(&NAMESPACES);
-    let name = (namespace, random.one_of(&NAMES));
-    let space = random.one_of(&SPACES);
+/// How many names the schedule is about.
+struct Focus {
+    namespaces: usize,
+    names: usize,
+}
+
+fn action(random: &mut Random, setup: &Setup, focus: &Focus) -> Action {
+    let namespace = random.one_of(&NAMESPACES[..focus.namespaces]);
+    let name = (namespace, random.one_of(&NAMES[..focus.names]));
+    let space = random.one_of(&SPACES[..focus.namespaces + 1]);
     let place = random.one_of(&PLACES);
     let broker = random.within(0..setup.brokers as u64) as usize;
     let replica = random.within(0..setup.replicas as u64) as usize;

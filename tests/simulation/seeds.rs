@@ -34,8 +34,11 @@ fn failing(seeds: &[u64]) -> Vec<u64> {
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    let broken = std::panic::catch_unwind(|| !run(&Plan::of(*seed), None, false).violations.is_empty());
-                    if broken.unwrap_or(true) {
+                    let plan = Plan::of(*seed);
+                    let violations = std::panic::catch_unwind(|| run(&plan, None, false).violations);
+                    let violations = violations.unwrap_or_else(|_| vec!["the simulation panicked".to_owned()]);
+                    if let Some(first) = violations.first() {
+                        println!("seed {seed}: {first}");
                         failed.lock().unwrap().push(*seed);
                     }
                 }

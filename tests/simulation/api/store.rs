@@ -73,6 +73,9 @@ impl Id {
     }
 }
 
+/// Objects of one page, the version of the list, and the token of the next page.
+pub type Page = (Vec<Arc<Value>>, u64, Option<String>);
+
 /// Why a request brought nothing: the code and a word.
 pub type Refusal = (u16, &'static str);
 
@@ -251,12 +254,7 @@ impl Store {
     }
 
     /// One page of a list, and the token of the next.
-    pub fn list(
-        &mut self,
-        matching: impl Fn(&Id) -> bool,
-        limit: usize,
-        token: Option<&str>,
-    ) -> Result<(Vec<Arc<Value>>, u64, Option<String>), Refusal> {
+    pub fn list(&mut self, matching: impl Fn(&Id) -> bool, limit: usize, token: Option<&str>) -> Result<Page, Refusal> {
         let (mut rest, version) = match token {
             Some(token) => {
                 let kept = token.parse().ok().and_then(|token: u64| self.pages.remove(&token));

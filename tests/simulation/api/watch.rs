@@ -137,12 +137,9 @@ fn step(world: &mut crate::world::World, wanted: &Wanted, position: u64, due: In
         return Next::Cut(world.random.chance(500));
     }
     let plural = wanted.target.plural;
-    let mut found = None;
-    let ours = world.api.since(plural, position).filter(|c| matches(&wanted.target, wanted.name.as_deref(), &c.id));
-    for change in ours {
-        found = Some((change.at, change.version, change.line.clone()));
-        break;
-    }
+    let name = wanted.name.as_deref();
+    let found = world.api.since(plural, position).find(|change| matches(&wanted.target, name, &change.id));
+    let found = found.map(|change| (change.at, change.version, change.line.clone()));
     let Some((at, version, line)) = found else { return Next::Nothing };
     if plural == Plural::Addresses && world.lies_once(Lie::LostEvent) {
         return Next::Line(due, version, Bytes::new());
