@@ -64,10 +64,13 @@ impl From<AttachError> for LinkError {
 /// One connection to Artemis. Fields are dropped in order: links before session before connection.
 struct ArtemisSession {
     management: Management,
+    /// On a session of its own: a session's requests are carried out one after the other, and a list of 10,000 queues
+    /// takes seconds in which a new address would wait.
+    questions: Management,
     request_deadline: Duration,
     events: Mutex<mpsc::UnboundedReceiver<SessionEvent>>,
     listener: JoinHandle<()>,
-    _session: SessionHandle<()>,
+    _sessions: [SessionHandle<()>; 2],
     _connection: ConnectionHandle<()>,
 }
 
@@ -75,18 +78,15 @@ impl ArtemisSession {
     async fn open(connector: &Connector, request_deadline: Duration) -> Result<Self, LinkError> {
         let mut connection = connector.open().await?;
         let attach = async {
-            let mut session = Session::builder()
-                .incoming_window(SESSION_WINDOW)
-                .outgoing_window(SESSION_WINDOW)
-                .begin(&mut connection)
-                .await
-                .map_err(|error| LinkError { category: "protocol", message: error.to_string() })?;
+            let mut session = begin(&mut connection).await?;
+            let mut questioning = begin(&mut connection).await?;
             // Before anything is asked, so that no removal after the first answer is missed.
             let notifications = listen(&mut session).await?;
             let management = Management::attach(&mut session, MANAGEMENT, "waystation").await?;
-            Ok::<_, LinkError>((session, notifications, management))
+            let questions = Management::attach(&mut questioning, MANAGEMENT, "waystation-questions").await?;
+            Ok::<_, LinkError>(([session, questioning], notifications, management, questions))
         };
-        let (session, notifications, management) =
+        let (sessions, notifications, management, questions) =
             tokio::time::timeout(connector.deadline, attach).await.map_err(|_| {
                 let stage = "attaching to the management address";
                 LinkError::from(ConnectError::TimedOut { stage, after: connector.deadline })
@@ -96,10 +96,11 @@ impl ArtemisSession {
         let listener = tokio::spawn(tell_events(notifications, management.lost().boxed(), teller));
         Ok(Self {
             management,
+            questions,
             request_deadline,
             events: Mutex::new(events),
             listener,
-            _session: session,
+            _sessions: sessions,
             _connection: connection,
         })
     }
@@ -113,15 +114,11 @@ impl Drop for ArtemisSession {
 
 impl BrokerSession for ArtemisSession {
     fn call(&self, call: Call) -> BoxFuture<'static, Result<serde_json::Value, CallError>> {
-        let answer = self.management.request(request(call), self.request_deadline);
-        async move {
-            match answer.await {
-                Ok(reply) => result(reply),
-                Err(RequestError::Lost(reason)) => Err(CallError::Lost(reason)),
-                Err(RequestError::TimedOut(_)) => Err(CallError::TimedOut),
-            }
-        }
-        .boxed()
+        answer(&self.management, call, self.request_deadline)
+    }
+
+    fn ask(&self, call: Call) -> BoxFuture<'static, Result<serde_json::Value, CallError>> {
+        answer(&self.questions, call, self.request_deadline)
     }
 
     fn next_event(&self) -> BoxFuture<'_, SessionEvent> {
@@ -134,6 +131,32 @@ impl BrokerSession for ArtemisSession {
         }
         .boxed()
     }
+}
+
+async fn begin(connection: &mut ConnectionHandle<()>) -> Result<SessionHandle<()>, LinkError> {
+    Session::builder()
+        .incoming_window(SESSION_WINDOW)
+        .outgoing_window(SESSION_WINDOW)
+        .begin(connection)
+        .await
+        .map_err(|error| LinkError { category: "protocol", message: error.to_string() })
+}
+
+/// The request is sent before the future is polled.
+fn answer(
+    management: &Management,
+    call: Call,
+    deadline: Duration,
+) -> BoxFuture<'static, Result<serde_json::Value, CallError>> {
+    let answer = management.request(request(call), deadline);
+    async move {
+        match answer.await {
+            Ok(reply) => result(reply),
+            Err(RequestError::Lost(reason)) => Err(CallError::Lost(reason)),
+            Err(RequestError::TimedOut(_)) => Err(CallError::TimedOut),
+        }
+    }
+    .boxed()
 }
 
 fn request(call: Call) -> Request {

@@ -82,6 +82,12 @@ pub trait BrokerSession: Send + Sync {
     /// that order, whether or not earlier futures were polled. Dropping the future abandons the answer.
     fn call(&self, call: Call) -> BoxFuture<'static, Result<Value, CallError>>;
 
+    /// A question whose answer is long and holds up nothing: it may overtake operations and be overtaken by them. By
+    /// default it does not.
+    fn ask(&self, call: Call) -> BoxFuture<'static, Result<Value, CallError>> {
+        self.call(call)
+    }
+
     /// The next event. Safe to drop and ask again; one caller at a time.
     fn next_event(&self) -> BoxFuture<'_, SessionEvent>;
 }

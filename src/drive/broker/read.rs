@@ -33,7 +33,7 @@ pub async fn read(
     deadline: Duration,
 ) -> Result<Contents, ReadError> {
     let ask = |call: Call| {
-        let answer = session.call(call);
+        let answer = session.ask(call);
         async move {
             match timeout(deadline, answer).await.unwrap_or(Err(CallError::TimedOut)) {
                 Ok(value) => Ok(value),
