@@ -6,22 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use waystation::api::{ADDRESS_FINALIZER, ADDRESS_SPACE_FINALIZER, ROUTER_CONFIG_FINALIZER};
 use waystation_kit::artemis_core::Core;
 
-use waystation::api::{ADDRESS_FINALIZER, ADDRESS_SPACE_FINALIZER, ROUTER_CONFIG_FINALIZER};
-
 use crate::api::store::{Id, Plural, condition, deleting, finalizers, generation, uid};
-use crate::people::CONFIG;
+use crate::people::{CONFIGS, config_id};
 use crate::run::{broker_name, host, text};
-use crate::world::World;
+use crate::wanted::Wanted;
+use crate::world::{OTHER_SPACE, World};
 
-type Object = Arc<Value>;
+pub type Object = Arc<Value>;
 
 /// Everything that is looked at.
-struct Scene<'a> {
-    world: &'a World,
-    config: Option<Object>,
-    addresses: Vec<(Id, Object)>,
+pub struct Scene<'a> {
+    pub world: &'a World,
+    configs: [Option<Object>; 2],
+    pub addresses: Vec<(Id, Object)>,
 }
 
 /// Compares everything; each difference is a violation.
@@ -29,24 +29,30 @@ pub fn agreement(world: &mut World) {
     let mut found = Vec::new();
     {
         let all = |plural| world.api.all(plural).map(|(id, object)| (id.clone(), Arc::clone(object))).collect();
-        let config = world.api.get(&Id::new(Plural::RouterConfigs, CONFIG.0, CONFIG.1)).cloned();
-        let scene = Scene { world, config, addresses: all(Plural::Addresses) };
-        scene.check_config(&mut found);
+        let configs = [0, 1].map(|index| world.api.get(&config_id(index)).cloned());
+        let scene = Scene { world, configs, addresses: all(Plural::Addresses) };
+        for index in 0..CONFIGS.len() {
+            scene.check_config(index, &mut found);
+            scene.check_leftovers(index, &mut found);
+        }
         scene.check_spaces(&mut found);
         for (id, address) in &scene.addresses {
             if let Err(wrong) = scene.check_address(address) {
                 found.push(format!("Address {}/{}: {wrong}", id.namespace, id.name));
             }
         }
-        scene.check_leftovers(&mut found);
         scene.check_writes(&mut found);
+        let seen = scene.seen();
+        for what in seen {
+            world.saw(&what);
+        }
     }
     for wrong in found {
         world.violated(wrong);
     }
 }
 
-fn is_true(object: &Value, kind: &str) -> bool {
+pub fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
@@ -55,11 +61,11 @@ fn reason<'a>(object: &'a Value, kind: &str) -> &'a str {
 }
 
 /// The form in which addresses are compared.
-fn canonical(address: &str) -> String {
+pub fn canonical(address: &str) -> String {
     address.replace('/', ".")
 }
 
-fn name_of(address: &Value) -> String {
+pub fn name_of(address: &Value) -> String {
     address["spec"]["address"].as_str().unwrap_or_else(|| text(&address["metadata"]["name"])).to_owned()
 }
 
@@ -73,8 +79,28 @@ fn spoilt(address: &Value) -> bool {
 }
 
 impl Scene<'_> {
-    fn config_serves(&self) -> bool {
-        self.config.is_some()
+    /// The RouterConfig of an Address.
+    pub fn config_of(&self, address: &Value) -> Option<&Object> {
+        let space = (text(&address["metadata"]["namespace"]), text(&address["spec"]["addressSpace"]));
+        self.configs[usize::from(space == OTHER_SPACE)].as_ref()
+    }
+
+    /// What it was good for to look.
+    fn seen(&self) -> Vec<String> {
+        let mut seen = Vec::new();
+        for (_, address) in &self.addresses {
+            let kind = text(&address["spec"]["type"]);
+            let what = match (deleting(address), is_true(address, "Ready")) {
+                (true, _) => format!("deletion of a {kind} waits"),
+                (false, true) => format!("{kind} Ready"),
+                (false, false) => format!("{}", reason(address, "Ready")),
+            };
+            seen.push(what);
+        }
+        let orphans =
+            self.configs.iter().flatten().filter_map(|config| config["status"]["orphans"].as_u64()).sum::<u64>();
+        seen.extend((0..orphans).map(|_| "orphan".to_owned()));
+        seen
     }
 
     fn space_of(&self, address: &Value) -> Option<&Object> {
@@ -82,30 +108,22 @@ impl Scene<'_> {
         self.world.api.get(&Id::new(Plural::AddressSpaces, namespace, text(&address["spec"]["addressSpace"])))
     }
 
-    /// Others in the space under the same address.
-    fn claimants<'a>(&'a self, like: &'a Value, name: &str) -> impl Iterator<Item = &'a Object> {
-        let name = canonical(name);
-        self.addresses.iter().map(|(_, address)| address).filter(move |address| {
-            address["spec"]["addressSpace"] == like["spec"]["addressSpace"]
-                && address["metadata"]["namespace"] == like["metadata"]["namespace"]
-                && canonical(&name_of(address)) == name
-        })
-    }
-
-    fn check_config(&self, found: &mut Vec<String>) {
-        let Some(config) = &self.config else { return };
-        let spaces = self.world.api.all(Plural::AddressSpaces).count();
+    fn check_config(&self, index: usize, found: &mut Vec<String>) {
+        let Some(config) = &self.configs[index] else { return };
+        let name = CONFIGS[index].1;
+        let uses = |space: &&Object| space["spec"]["routerConfigRef"]["name"] == name;
+        let spaces = self.world.api.all(Plural::AddressSpaces).map(|(_, space)| space).filter(uses).count();
         if deleting(config) {
             if spaces == 0 {
-                found.push("RouterConfig: is not let go of".to_owned());
+                found.push(format!("RouterConfig {name}: is not let go of"));
             }
         } else if !is_true(config, "Ready") {
-            found.push(format!("RouterConfig: not Ready: {}", config["status"]["conditions"]));
+            found.push(format!("RouterConfig {name}: not Ready: {}", config["status"]["conditions"]));
         } else if condition(config, "Ready").unwrap()["observedGeneration"] != generation(config) {
-            found.push("RouterConfig: Ready is of an older generation".to_owned());
+            found.push(format!("RouterConfig {name}: Ready is of an older generation"));
         }
         if !finalizers(config).contains(&ROUTER_CONFIG_FINALIZER) {
-            found.push("RouterConfig: has no finalizer".to_owned());
+            found.push(format!("RouterConfig {name}: has no finalizer"));
         }
     }
 
@@ -123,14 +141,18 @@ impl Scene<'_> {
             if deleting(space) && total == 0 {
                 found.push(format!("{name}: is not let go of"));
             }
-            let allowed = self
-                .config
-                .as_ref()
-                .is_some_and(|config| !deleting(config) && config["spec"]["allowedNamespaces"]["from"] == "All");
-            if allowed && !deleting(space) && !is_true(space, "Ready") {
+            let config = self
+                .configs
+                .iter()
+                .flatten()
+                .find(|c| c["metadata"]["name"] == space["spec"]["routerConfigRef"]["name"]);
+            let allowed =
+                config.is_some_and(|config| !deleting(config) && config["spec"]["allowedNamespaces"]["from"] == "All");
+            let one_too_many = self.world.single && reason(space, "Ready") == "TenancySingle";
+            if allowed && !deleting(space) && !is_true(space, "Ready") && !one_too_many {
                 found.push(format!("{name}: not Ready: {}", space["status"]["conditions"]));
             }
-            if self.config.is_none() && is_true(space, "Ready") {
+            if config.is_none() && is_true(space, "Ready") {
                 found.push(format!("{name}: Ready without a RouterConfig"));
             }
             let counts = json!({ "total": total, "ready": ready });
@@ -167,7 +189,7 @@ impl Scene<'_> {
 
     /// A deletion must have something to wait for.
     fn check_deletion(&self, address: &Value) -> Result<(), String> {
-        let slot = World::slot(address);
+        let slot = self.world.slot(address);
         let brokers = self.world.brokers.values();
         let full = brokers.flat_map(|broker| broker.core.queue(&slot)).any(|queue| queue.messages > 0);
         if address["spec"]["deletionPolicy"] == "WhenEmpty" && full {
@@ -214,7 +236,7 @@ impl Scene<'_> {
                     || lacks("deadLetterAddress", "deadLetter")
                     || lacks("expiryAddress", "deadLetter")
             }
-            "WaitingForBroker" => !self.config_serves(),
+            "WaitingForBroker" => self.config_of(address).is_none(),
             _ => false,
         };
         if holds { Ok(()) } else { Err("not Ready without a reason that holds".to_owned()) }
@@ -222,7 +244,7 @@ impl Scene<'_> {
 
     /// Whether something with messages is in the way that may not be destroyed.
     fn conflicts(&self, address: &Value) -> bool {
-        let slot = World::slot(address);
+        let slot = self.world.slot(address);
         self.world
             .brokers
             .values()
@@ -238,10 +260,8 @@ impl Scene<'_> {
         let Some(broker) = index.and_then(|index| self.world.brokers.get(&host(index))) else {
             return Err(format!("is on {on}, which there is not"));
         };
-        let slot = World::slot(address);
-        let prefix = slot.strip_suffix(name_of(address).as_str()).unwrap_or_default();
-        let spec = &address["spec"];
-        let wanted = Wanted::of(spec, &slot, prefix, self);
+        let slot = self.world.slot(address);
+        let wanted = Wanted::of(address, &slot, self);
         let routing = broker.core.addresses().find(|(name, _)| *name == wanted.address).map(|(_, types)| types);
         let routes = routing.is_some_and(|types| types.iter().any(|routing| routing.as_str() == wanted.routing));
         if !routes {
@@ -287,7 +307,7 @@ impl Scene<'_> {
             return;
         }
         for (id, address) in &self.addresses {
-            let slot = World::slot(address);
+            let slot = self.world.slot(address);
             if generation(address) != 1 || self.world.disturbed.iter().any(|space| slot.starts_with(space.as_str())) {
                 continue;
             }
@@ -304,134 +324,48 @@ impl Scene<'_> {
     }
 
     /// Whatever is on a broker must stand for something.
-    fn check_leftovers(&self, found: &mut Vec<String>) {
-        let hosts = self.config.as_ref().map(|c| c["spec"]["messaging"]["brokers"]["external"]["hosts"].clone());
-        let Some(Value::Array(hosts)) = hosts else { return };
-        if self.config.as_ref().is_some_and(|config| deleting(config)) {
-            return;
-        }
-        let claimed: BTreeMap<String, &Object> = self.addresses.iter().map(|(_, a)| (World::slot(a), a)).collect();
+    fn check_leftovers(&self, index: usize, found: &mut Vec<String>) {
+        let Some(config) = self.configs[index].as_ref().filter(|config| !deleting(config)) else { return };
+        let Value::Array(hosts) = &config["spec"]["messaging"]["brokers"]["external"]["hosts"] else { return };
+        let (user, other) = (format!("waystation:{}", CONFIGS[index].2), self.world.prefix(OTHER_SPACE));
+        let claimed: BTreeMap<String, &Object> = self.addresses.iter().map(|(_, a)| (self.world.slot(a), a)).collect();
+        let unreadable = |name: &str| {
+            let alike = |id: &Id| self.world.single || name.starts_with(&format!("{}.", id.namespace));
+            self.addresses.iter().any(|(id, address)| spoilt(address) && alike(id))
+        };
+        let stands = |name: &str| claimed.contains_key(name) || unreadable(name);
         let mut orphans = 0;
         for named in hosts {
-            let Some(broker) = self.world.brokers.get(text(&named["host"])) else { continue };
-            let stands = |name: &str| {
-                let unreadable =
-                    self.addresses.iter().any(|(id, a)| spoilt(a) && name.starts_with(&format!("{}.", id.namespace)));
-                claimed.contains_key(name) || unreadable
+            let (Some(broker), on) = (self.world.brokers.get(text(&named["host"])), text(&named["name"])) else {
+                continue;
             };
-            for (name, queue) in broker.core.queues().filter(|(_, queue)| queue.user == "waystation:sim") {
-                if stands(name) {
-                    continue;
-                }
+            for (name, queue) in broker.core.queues().filter(|(name, queue)| queue.user == user && !stands(name)) {
                 orphans += 1;
                 if queue.messages == 0 {
-                    found.push(format!("queue {name} is left over on {}, empty", text(&named["name"])));
+                    found.push(format!("queue {name} is left over on {on}, empty"));
                 } else if !self.world.excused.contains(name) {
-                    found.push(format!(
-                        "queue {name} is left over on {} with messages, though its Address was seen to go",
-                        text(&named["name"])
-                    ));
+                    found.push(format!("queue {name} is left over on {on}, with messages, and was seen to go"));
                 }
             }
             let left = broker.core.addresses().map(|(name, _)| ("address", name.to_owned()));
             let left = left.chain(broker.core.settings().map(|(name, _)| ("settings of", name.to_owned())));
-            for (what, name) in left {
-                let holds = broker.core.queues().any(|(_, queue)| queue.address == name);
-                if let Some(space) = name.strip_suffix("/*.#") {
+            for (what, name) in left.filter(|(_, name)| name.starts_with(&other) == (index == 1)) {
+                let fine = if let Some(space) = name.strip_suffix("/*.#") {
                     let (namespace, space) = space.split_once('.').unwrap_or_default();
-                    let there = self.world.api.get(&Id::new(Plural::AddressSpaces, namespace, space)).is_some();
-                    if !there && !self.world.excused.contains(&name) && !self.world.outages {
-                        found.push(format!("{what} {name} left over on {}", text(&named["name"])));
-                    }
-                    continue;
-                }
-                if !stands(&name) && !holds && !self.world.excused.contains(&name) {
-                    found.push(format!("{what} {name} left over on {}", text(&named["name"])));
+                    // What a space shared is let go of with a broker that cannot be reached.
+                    self.world.api.get(&Id::new(Plural::AddressSpaces, namespace, space)).is_some()
+                        || self.world.outages
+                } else {
+                    stands(&name) || broker.core.queues().any(|(_, queue)| queue.address == name)
+                };
+                if !fine && !self.world.excused.contains(&name) {
+                    found.push(format!("{what} {name} left over on {on}"));
                 }
             }
         }
-        let told = self.config.as_ref().and_then(|config| config["status"]["orphans"].as_u64());
+        let told = config["status"]["orphans"].as_u64();
         if told != Some(orphans) {
-            found.push(format!("RouterConfig: tells of {told:?} orphans, there are {orphans}"));
+            found.push(format!("RouterConfig {}: tells of {told:?} orphans, there are {orphans}", CONFIGS[index].1));
         }
-    }
-}
-
-/// What an Address asks of a broker.
-struct Wanted {
-    address: String,
-    routing: &'static str,
-    /// Durable, and consumers at a time.
-    queue: Option<(bool, i32)>,
-    settings: Option<Map<String, Value>>,
-}
-
-impl Wanted {
-    fn of(spec: &Value, slot: &str, prefix: &str, scene: &Scene<'_>) -> Self {
-        let kind = text(&spec["type"]);
-        let (routing, queue) = match kind {
-            "anycast" => ("ANYCAST", Some((false, -1))),
-            "queue" | "deadLetter" => ("ANYCAST", Some((true, -1))),
-            "subscription" => {
-                let consumers = spec["subscription"]["maxConsumers"].as_i64().unwrap_or(1);
-                ("MULTICAST", Some((true, i32::try_from(consumers).unwrap())))
-            }
-            _ => ("MULTICAST", None),
-        };
-        if kind == "subscription" {
-            let address = scene.really(spec, slot, prefix, text(&spec["topic"]));
-            return Self { address, routing, queue, settings: None };
-        }
-        let mut settings = Map::new();
-        for key in ["Queues", "Addresses"] {
-            settings.insert(format!("autoCreate{key}"), false.into());
-            settings.insert(format!("autoDelete{key}"), false.into());
-        }
-        for key in ["autoCreateDeadLetterResources", "autoCreateExpiryResources"] {
-            settings.insert(key.to_owned(), false.into());
-        }
-        if kind == "deadLetter" {
-            settings.insert("addressFullMessagePolicy".to_owned(), "PAGE".into());
-        }
-        if matches!(kind, "queue" | "topic") {
-            let defaults = scene.config.as_ref().map(|config| config["spec"]["messaging"]["defaults"].clone());
-            let defaults = defaults.unwrap_or_default();
-            let ttl = spec["messageTtl"]["maximum"].as_str().or(defaults["messageTtl"]["maximum"].as_str());
-            if let Some(hours) = ttl.and_then(|ttl| ttl.strip_suffix('h')?.parse::<i64>().ok()) {
-                settings.insert("maxExpiryDelay".to_owned(), (hours * 3_600_000).into());
-            }
-            let default =
-                defaults["deadLetterAddress"].as_str().filter(|name| scene.has_dead_letter(slot, prefix, name));
-            let dead = spec["deadLetterAddress"].as_str().or(default);
-            for (key, named) in [("deadLetterAddress", dead), ("expiryAddress", spec["expiryAddress"].as_str())] {
-                if let Some(named) = named {
-                    settings.insert(key.to_owned(), scene.really(spec, slot, prefix, named).into());
-                }
-            }
-        }
-        Self { address: slot.to_owned(), routing, queue, settings: Some(settings) }
-    }
-}
-
-impl Scene<'_> {
-    fn in_space(&self, prefix: &str, name: &str) -> impl Iterator<Item = &Object> {
-        let wanted = canonical(name);
-        let prefix = prefix.to_owned();
-        self.addresses
-            .iter()
-            .map(|(_, address)| address)
-            .filter(move |address| World::slot(address).starts_with(&prefix) && canonical(&name_of(address)) == wanted)
-    }
-
-    /// The name on the broker of what a reference means: the target's own spelling.
-    fn really(&self, _: &Value, _: &str, prefix: &str, named: &str) -> String {
-        let holder = self.in_space(prefix, named).find(|address| is_true(address, "Ready"));
-        let name = holder.map_or_else(|| named.to_owned(), |address| name_of(address));
-        format!("{prefix}{name}")
-    }
-
-    fn has_dead_letter(&self, _: &str, prefix: &str, name: &str) -> bool {
-        self.in_space(prefix, name)
-            .any(|address| address["spec"]["type"] == "deadLetter" && is_true(address, "Ready") && !deleting(address))
     }
 }

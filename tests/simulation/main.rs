@@ -18,6 +18,7 @@ mod run;
 mod seeds;
 mod shrink;
 mod trace;
+mod wanted;
 mod world;
 
 use std::ops::Range;

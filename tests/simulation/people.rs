@@ -8,14 +8,14 @@ use crate::api::store::{Id, Plural, Snapshot, deleting};
 use crate::broker::{Broker, millis};
 use crate::plan::{Action, Name};
 use crate::run::{Story, broker_name, host};
-use crate::world::{Shared, World, lock};
+use crate::world::{OTHER_SPACE, Shared, World, lock};
 
-/// The one RouterConfig, and its Secret.
-pub const CONFIG: (&str, &str) = ("infra", "plane");
+/// The RouterConfigs, with their owners: most is about the first; both are on the same brokers.
+pub const CONFIGS: [(&str, &str, &str); 2] = [("infra", "plane", "sim"), ("infra", "other", "elsewhere")];
 const SECRET: (&str, &str) = ("infra", "login");
 
-fn config_id() -> Id {
-    Id::new(Plural::RouterConfigs, CONFIG.0, CONFIG.1)
+pub fn config_id(index: usize) -> Id {
+    Id::new(Plural::RouterConfigs, CONFIGS[index].0, CONFIGS[index].1)
 }
 
 fn address_id(name: Name) -> Id {
@@ -30,15 +30,21 @@ fn hosts(count: usize) -> Value {
     (0..count).map(|index| json!({ "name": broker_name(index), "host": host(index), "port": 5672 })).collect()
 }
 
-pub fn create_config(world: &mut World, brokers: usize, secret: bool) {
-    let mut external = json!({ "hosts": hosts(brokers) });
-    if secret {
+pub fn create_config(world: &mut World, index: usize) {
+    let mut external = json!({ "hosts": hosts(world.brokers.len()) });
+    if has_secret(world) {
         external["credentials"] = json!({ "secretName": SECRET.1 });
     }
-    let messaging = json!({ "tenancy": "Shared", "owner": "sim", "brokers": { "external": external } });
+    let tenancy = if world.single && index == 0 { "Single" } else { "Shared" };
+    let messaging = json!({ "tenancy": tenancy, "owner": CONFIGS[index].2, "brokers": { "external": external } });
     let spec =
         json!({ "controllerName": "waystation", "allowedNamespaces": { "from": "All" }, "messaging": messaging });
-    world.create(&config_id(), &json!({ "spec": spec }));
+    world.create(&config_id(index), &json!({ "spec": spec }));
+}
+
+/// Whether brokers want a password.
+pub fn has_secret(world: &World) -> bool {
+    world.brokers.values().any(|broker| !broker.passwords.is_empty())
 }
 
 /// Makes or changes the Secret with the password of this number.
@@ -87,7 +93,7 @@ fn unsquat(broker: &mut Broker, name: &str) -> bool {
 
 /// Whatever there is may be left over without having been seen to go.
 fn excuse_all(world: &mut World) {
-    let addresses = world.api.all(Plural::Addresses).map(|(_, address)| World::slot(address));
+    let addresses = world.api.all(Plural::Addresses).map(|(_, address)| world.slot(address));
     let spaces = world.api.all(Plural::AddressSpaces).map(|(id, _)| format!("{}.{}/*.#", id.namespace, id.name));
     let names: Vec<String> = addresses.chain(spaces).collect();
     world.excused.extend(names);
@@ -108,10 +114,6 @@ fn annotate(world: &mut World, id: &Id, name: &str, value: &str) {
         }
         object["metadata"]["annotations"][name] = value.into();
     });
-}
-
-fn slot(space: Name, address: &str) -> String {
-    format!("{}.{}/{address}", space.0, space.1)
 }
 
 /// Remembers where more happens than creations: only there are writes beyond the first to be expected.
@@ -163,7 +165,7 @@ pub fn act(story: &mut Story, action: &Action) {
         Action::StripAddress(name) => world.strip(&address_id(*name)),
         Action::ForceAddress(name) => {
             if let Some(address) = world.api.get(&address_id(*name)) {
-                let slot = World::slot(address);
+                let slot = world.slot(address);
                 world.forced.insert(slot);
                 annotate(world, &address_id(*name), FORCE_DELETE_ANNOTATION, "true");
             }
@@ -176,15 +178,17 @@ pub fn act(story: &mut Story, action: &Action) {
             }
         }),
         Action::CreateSpace(name) => {
+            let config = CONFIGS[usize::from(*name == OTHER_SPACE)];
             let spec = json!({
-                "type": "brokered", "routerConfigRef": { "name": CONFIG.1, "namespace": CONFIG.0 },
+                "type": "brokered", "routerConfigRef": { "name": config.1, "namespace": config.0 },
             });
             world.create(&space_id(*name), &json!({ "spec": spec }));
         }
         Action::DeleteSpace(name) => world.delete(&space_id(*name)),
         Action::StripSpace(name) => world.strip(&space_id(*name)),
         Action::ForceSpace(name) => {
-            world.forced.insert(slot(*name, ""));
+            let prefix = world.prefix(*name);
+            world.forced.insert(prefix);
             annotate(world, &space_id(*name), FORCE_DELETE_ANNOTATION, "true");
         }
         Action::CreateNamespace(name) => {
@@ -192,11 +196,9 @@ pub fn act(story: &mut Story, action: &Action) {
         }
         Action::DeleteNamespace(name) => delete_namespace(&shared, world, name),
         Action::CreateConfig => {
-            let secret = !world.brokers[&host(0)].passwords.is_empty();
-            let brokers = world.brokers.len();
-            create_config(world, brokers, secret);
+            create_config(world, 0);
         }
-        Action::DeleteConfig => world.delete(&config_id()),
+        Action::DeleteConfig => world.delete(&config_id(0)),
         Action::ConfigTtl(hours) => {
             change_defaults(world, "messageTtl", hours.map(|h| json!({ "maximum": format!("{h}h") })))
         }
@@ -210,25 +212,25 @@ pub fn act(story: &mut Story, action: &Action) {
                 .flat_map(|broker| broker.core.addresses().map(|(name, _)| name.to_owned()))
                 .collect();
             world.excused.extend(left);
-            world.change(&config_id(), |config| {
+            world.change(&config_id(0), |config| {
                 config["spec"]["messaging"]["brokers"]["external"]["hosts"] = hosts(*count);
             });
         }
         Action::ConfigAllowed(all) => {
             let from = if *all { "All" } else { "Same" };
-            world.change(&config_id(), |config| config["spec"]["allowedNamespaces"] = json!({ "from": from }));
+            world.change(&config_id(0), |config| config["spec"]["allowedNamespaces"] = json!({ "from": from }));
         }
         Action::Resync => {
             let value = world.api.version.to_string();
-            annotate(world, &config_id(), RESYNC_ANNOTATION, &value);
+            annotate(world, &config_id(0), RESYNC_ANNOTATION, &value);
         }
         Action::Prune => {
             world.pruned = true;
             let value = world.api.version.to_string();
-            annotate(world, &config_id(), PRUNE_ORPHANS_ANNOTATION, &value);
+            annotate(world, &config_id(0), PRUNE_ORPHANS_ANNOTATION, &value);
         }
         Action::RotateSecret => {
-            if !world.brokers[&host(0)].passwords.is_empty() {
+            if has_secret(world) {
                 story.passwords = (story.passwords + 1) % 10;
                 for broker in world.brokers.values_mut() {
                     broker.passwords.insert(format!("p{}", story.passwords));
@@ -238,7 +240,7 @@ pub fn act(story: &mut Story, action: &Action) {
         }
         Action::DeleteSecret => world.delete(&Id::new(Plural::Secrets, SECRET.0, SECRET.1)),
         Action::CreateSecret => {
-            if !world.brokers[&host(0)].passwords.is_empty() {
+            if has_secret(world) {
                 put_secret(world, story.passwords);
             }
         }
@@ -262,7 +264,7 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
     world.outages |= matches!(action, Action::BrokerHang { .. } | Action::BreakConnections(_));
     match action {
         Action::Send(space, address, count) => {
-            let address = slot(*space, address);
+            let address = world.prefix(*space) + address;
             for broker in world.brokers.values_mut().filter(|broker| broker.up) {
                 let bound = broker.core.queues().filter(|(_, queue)| queue.address == address);
                 let bound: Vec<(String, u64)> = bound.map(|(name, queue)| (name.to_owned(), queue.messages)).collect();
@@ -273,7 +275,7 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
             }
         }
         Action::Drain(space, address) => {
-            let address = slot(*space, address);
+            let address = world.prefix(*space) + address;
             for broker in world.brokers.values_mut().filter(|broker| broker.up) {
                 let bound = broker.core.queues().filter(|(_, queue)| queue.address == address);
                 let bound: Vec<String> = bound.map(|(name, _)| name.to_owned()).collect();
@@ -283,7 +285,7 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
             }
         }
         Action::RemoveQueue(space, address) => {
-            let queue = slot(*space, address);
+            let queue = world.prefix(*space) + address;
             for broker in world.brokers.values_mut().filter(|broker| broker.up) {
                 let _ = broker.core.call("broker", "destroyQueue", &json!([queue, true, false]));
                 broker.notify();
@@ -291,14 +293,14 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
         }
         Action::Refuse(space, address) => {
             story.refusals = true;
-            let name = slot(*space, address);
+            let name = world.prefix(*space) + address;
             for broker in world.brokers.values_mut() {
                 broker.core.refuse(&name, "AMQ229999: not today");
                 broker.refused.insert(name.clone());
             }
         }
         Action::Relent(space, address) => {
-            let name = slot(*space, address);
+            let name = world.prefix(*space) + address;
             for broker in world.brokers.values_mut() {
                 broker.core.relent(&name);
                 broker.refused.remove(&name);
@@ -306,13 +308,13 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
         }
         Action::Squat(space, address) => {
             story.refusals = true;
-            let name = slot(*space, address);
+            let name = world.prefix(*space) + address;
             for broker in world.brokers.values_mut().filter(|broker| broker.up) {
                 squat(broker, &name);
             }
         }
         Action::Unsquat(space, address) => {
-            let name = slot(*space, address);
+            let name = world.prefix(*space) + address;
             for broker in world.brokers.values_mut().filter(|broker| broker.up) {
                 unsquat(broker, &name);
             }
@@ -360,7 +362,7 @@ fn change_stored(world: &mut World, name: Name, change: impl FnOnce(&mut Value))
 }
 
 fn change_defaults(world: &mut World, field: &str, value: Option<Value>) {
-    world.change(&config_id(), |config| {
+    world.change(&config_id(0), |config| {
         let messaging = &mut config["spec"]["messaging"];
         if messaging.get("defaults").is_none() {
             messaging["defaults"] = json!({});

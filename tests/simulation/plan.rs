@@ -122,6 +122,10 @@ pub struct Setup {
     pub stream: bool,
     pub page: u32,
     pub secret: bool,
+    /// The first RouterConfig has tenancy Single.
+    pub single: bool,
+    /// There is a second RouterConfig with an owner of its own on the same brokers.
+    pub second: bool,
     pub faults: Faults,
 }
 
@@ -134,7 +138,7 @@ pub struct Plan {
 }
 
 pub const NAMESPACES: [&str; 2] = ["red", "blue"];
-pub const SPACES: [Name; 3] = [("red", "one"), ("red", "two"), ("blue", "one")];
+pub const SPACES: [Name; 4] = [("red", "one"), ("red", "two"), ("blue", "one"), ("blue", "two")];
 const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 /// The first two are one address.
 const PLACES: [&str; 7] = ["x.y", "x/y", "z", "t", "news", "dead", "late"];
@@ -159,6 +163,8 @@ impl Plan {
             stream: random.chance(250),
             page: random.one_of(&[2, 500]),
             secret: random.chance(250),
+            single: random.chance(120),
+            second: random.chance(400),
             faults: Faults {
                 api: if flavour & 1 == 0 { 0 } else { random.one_of(&[20, 100]) },
                 broker: if flavour & 2 == 0 { 0 } else { random.one_of(&[20, 100]) },
@@ -196,7 +202,7 @@ struct Focus {
 fn action(random: &mut Random, setup: &Setup, focus: &Focus) -> Action {
     let namespace = random.one_of(&NAMESPACES[..focus.namespaces]);
     let name = (namespace, random.one_of(&NAMES[..focus.names]));
-    let space = random.one_of(&SPACES[..focus.namespaces + 1]);
+    let space = random.one_of(&SPACES[..focus.namespaces * 2]);
     let place = random.one_of(&PLACES);
     let broker = random.within(0..setup.brokers as u64) as usize;
     let replica = random.within(0..setup.replicas as u64) as usize;

@@ -1,6 +1,6 @@
 //! One seed, from the first object to the last comparison.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ pub struct Outcome {
     pub hash: u64,
     pub trace: Vec<String>,
     pub lines: u64,
+    /// What schedules are to bring about, and how often it was seen.
+    pub seen: BTreeMap<String, u64>,
 }
 
 /// Runs a plan on a clock of its own. The first violation ends it.
@@ -37,6 +39,7 @@ pub fn run(plan: &Plan, lie: Option<Lie>, keep_trace: bool) -> Outcome {
         violations: std::mem::take(&mut world.violations),
         hash: world.trace.hash(),
         lines: world.trace.count(),
+        seen: std::mem::take(&mut world.seen),
         trace: world.trace.take_lines(),
     }
 }
@@ -91,13 +94,17 @@ impl Story {
         for index in 0..plan.setup.brokers {
             world.brokers.insert(host(index), Broker::new(passwords.clone()));
         }
-        for namespace in ["kube-system", LEASE.0, people::CONFIG.0].iter().chain(&NAMESPACES) {
+        for namespace in ["kube-system", LEASE.0, people::CONFIGS[0].0].iter().chain(&NAMESPACES) {
             world.create(&Id::new(Plural::Namespaces, "", namespace), &json!({}));
         }
         if plan.setup.secret {
             people::put_secret(&mut world, 0);
         }
-        people::create_config(&mut world, plan.setup.brokers, plan.setup.secret);
+        world.single = plan.setup.single;
+        people::create_config(&mut world, 0);
+        if plan.setup.second {
+            people::create_config(&mut world, 1);
+        }
         world.faults = self.faults;
         world.outages = self.faults.broker > 0;
         world.accountable = self.faults.api == 0;
@@ -162,7 +169,7 @@ impl Story {
         world.api_down_until = Instant::now();
         world.stalls.clear();
         world.crash_in = None;
-        let (current, secret) = (format!("p{}", self.passwords), !world.brokers[&host(0)].passwords.is_empty());
+        let (current, secret) = (format!("p{}", self.passwords), people::has_secret(&world));
         for broker in world.brokers.values_mut() {
             broker.start(false);
             broker.hangs_until = Instant::now();
@@ -211,6 +218,9 @@ impl Story {
 
     async fn act(&mut self, action: &Action) {
         people::disturb(&mut lock(&self.world), action);
+        if let Action::Measure(cause) = action {
+            lock(&self.world).saw(&format!("{cause:?} by itself"));
+        }
         match action {
             Action::Crash { replica, down_ms } => {
                 self.fleet.crash(*replica);

@@ -1,5 +1,6 @@
 //! Many seeds at a time, and what is said of one that fails.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,14 +30,24 @@ pub fn each(seeds: &[u64]) {
 
 fn failing(seeds: &[u64]) -> Vec<u64> {
     let (next, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let seen = Mutex::new(BTreeMap::<String, u64>::new());
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
                     let plan = Plan::of(*seed);
-                    let violations = std::panic::catch_unwind(|| run(&plan, None, false).violations);
-                    let violations = violations.unwrap_or_else(|_| vec!["the simulation panicked".to_owned()]);
+                    let outcome = std::panic::catch_unwind(|| run(&plan, None, false));
+                    let violations = match outcome {
+                        Ok(outcome) => {
+                            let mut seen = seen.lock().unwrap();
+                            for (what, count) in outcome.seen {
+                                *seen.entry(what).or_default() += count;
+                            }
+                            outcome.violations
+                        }
+                        Err(_) => vec!["the simulation panicked".to_owned()],
+                    };
                     if let Some(first) = violations.first() {
                         println!("seed {seed}: {first}");
                         failed.lock().unwrap().push(*seed);
@@ -47,6 +58,11 @@ fn failing(seeds: &[u64]) -> Vec<u64> {
     });
     let mut failed = failed.into_inner().unwrap();
     failed.sort_unstable();
+    if std::env::var("SIMULATE_STATS").is_ok() {
+        for (what, count) in seen.into_inner().unwrap() {
+            println!("{count:>8}  {what}");
+        }
+    }
     failed
 }
 

@@ -23,7 +23,9 @@ pub fn shrink(plan: &Plan, lie: Option<Lie>) -> Plan {
         }
         size /= 2;
     }
-    let simpler: [fn(&mut Plan); 6] = [
+    let simpler: [fn(&mut Plan); 8] = [
+        |plan| plan.setup.second = false,
+        |plan| plan.setup.single = false,
         |plan| plan.setup.faults.api = 0,
         |plan| plan.setup.faults.broker = 0,
         |plan| plan.setup.replicas = 1,

@@ -38,6 +38,9 @@ pub struct Faults {
 /// The Lease of all replicas.
 pub const LEASE: (&str, &str) = ("waystation-system", "waystation");
 
+/// The space that belongs to the second RouterConfig.
+pub const OTHER_SPACE: (&str, &str) = ("blue", "two");
+
 /// A write of an operator to one of our kinds.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -88,6 +91,10 @@ pub struct World {
     /// `prune-orphans` was asked for.
     pub pruned: bool,
     pub forced: BTreeSet<String>,
+    /// Tenancy of the first RouterConfig: one space, no prefix.
+    pub single: bool,
+    /// How often what was seen at comparisons.
+    pub seen: BTreeMap<String, u64>,
     lie: Option<Lie>,
     lied: bool,
     tombs: Vec<Tomb>,
@@ -126,6 +133,8 @@ impl World {
             crash: Arc::default(),
             pruned: false,
             forced: BTreeSet::new(),
+            single: false,
+            seen: BTreeMap::new(),
             lie,
             lied: false,
             tombs: Vec::new(),
@@ -139,6 +148,11 @@ impl World {
 
     pub fn now_us(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap()
+    }
+
+    /// Something that schedules are to bring about was seen.
+    pub fn saw(&mut self, what: &str) {
+        *self.seen.entry(what.to_owned()).or_default() += 1;
     }
 
     pub fn note(&mut self, line: &str) {
@@ -249,11 +263,18 @@ impl World {
     // === What people do ===
 
     /// The broker-side name of an Address.
-    pub fn slot(address: &Value) -> String {
+    pub fn slot(&self, address: &Value) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (metadata, spec) = (&address["metadata"], &address["spec"]);
         let name = spec["address"].as_str().map_or_else(|| text(&metadata["name"]), str::to_owned);
-        format!("{}.{}/{name}", text(&metadata["namespace"]), text(&spec["addressSpace"]))
+        let space = (text(&metadata["namespace"]), text(&spec["addressSpace"]));
+        format!("{}{name}", self.prefix((&space.0, &space.1)))
+    }
+
+    /// What stands before every name of a space.
+    pub fn prefix(&self, space: (&str, &str)) -> String {
+        let alone = self.single && space != OTHER_SPACE;
+        if alone { String::new() } else { format!("{}.{}/", space.0, space.1) }
     }
 
     pub fn create(&mut self, id: &Id, body: &Value) -> bool {
@@ -278,7 +299,7 @@ impl World {
         {
             let spec = &address["spec"];
             let tomb = Tomb {
-                slot: Self::slot(address),
+                slot: self.slot(address),
                 uid: uid(address).to_owned(),
                 kind: spec["type"].as_str().unwrap_or_default().to_owned(),
                 topic: spec["topic"].as_str().map(str::to_owned),
@@ -311,7 +332,8 @@ impl World {
         if id.plural == Plural::Addresses
             && let Some(address) = self.api.get(id)
         {
-            self.excused.insert(Self::slot(address));
+            let slot = self.slot(address);
+            self.excused.insert(slot);
         }
         if id.plural == Plural::AddressSpaces {
             self.excused.insert(format!("{}.{}/*.#", id.namespace, id.name));
@@ -338,8 +360,8 @@ impl World {
             }
         }
         let addresses = self.api.all(Plural::Addresses).map(|(_, address)| address);
-        let live: Vec<&Arc<Value>> = addresses.filter(|a| !deleting(a) && Self::slot(a) == queue).collect();
-        if self.pruned && live.is_empty() {
+        let live: Vec<&Arc<Value>> = addresses.filter(|a| !deleting(a) && self.slot(a) == queue).collect();
+        if self.pruned && live.is_empty() && !queue.starts_with(&self.prefix(OTHER_SPACE)) {
             return;
         }
         let ready =
