@@ -33,6 +33,8 @@ pub struct Broker {
     pub arrived: BTreeMap<String, u64>,
     /// Names that it refuses.
     pub refused: BTreeSet<String>,
+    /// Whoever asks what it holds is told that he may not.
+    pub denies: bool,
     /// Queues that somebody else has put in the way, and whether their addresses were made for them.
     pub squatted: BTreeMap<String, bool>,
 }
@@ -56,6 +58,7 @@ impl Broker {
             counted: BTreeMap::new(),
             arrived: BTreeMap::new(),
             refused: BTreeSet::new(),
+            denies: false,
             squatted: BTreeMap::new(),
         }
     }
@@ -432,7 +435,10 @@ fn carry_out(world: &mut World, identity: &str, host: &str, call: &Call) -> Resu
     let now = world.now_us();
     let Some(broker) = world.brokers.get_mut(host) else { return Err("gone".to_owned()) };
     let doomed = broker.doomed(call);
-    let answer = broker.core.call(&call.resource, call.operation, &call.params);
+    let answer = match call.operation {
+        "listQueues" | "getAddressNames" if broker.denies => Err("AMQ229213: User does not have permission".to_owned()),
+        operation => broker.core.call(&call.resource, operation, &call.params),
+    };
     let answer = match (call.operation, answer) {
         ("getMessageCount", Ok(count)) => {
             if let Some(queue) = call.resource.strip_prefix("queue.") {

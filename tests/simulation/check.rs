@@ -85,6 +85,12 @@ impl Scene<'_> {
         self.configs[usize::from(space == OTHER_SPACE)].as_ref()
     }
 
+    /// To whom its queue belongs.
+    fn user_of(&self, address: &Value) -> String {
+        let space = (text(&address["metadata"]["namespace"]), text(&address["spec"]["addressSpace"]));
+        format!("waystation:{}", CONFIGS[usize::from(space == OTHER_SPACE)].2)
+    }
+
     /// What it was good for to look.
     fn seen(&self) -> Vec<String> {
         let mut seen = Vec::new();
@@ -273,7 +279,7 @@ impl Scene<'_> {
             };
             let has = (queue.address.as_str(), queue.routing.as_str(), queue.durable, queue.max_consumers);
             let wants = (wanted.address.as_str(), wanted.routing, durable, consumers);
-            if has != wants || queue.user != "waystation:sim" {
+            if has != wants || queue.user != self.user_of(address) {
                 return Err(format!("Ready, and its queue is {queue:?} instead of {wants:?}"));
             }
         }
@@ -356,7 +362,8 @@ impl Scene<'_> {
                     self.world.api.get(&Id::new(Plural::AddressSpaces, namespace, space)).is_some()
                         || self.world.outages
                 } else {
-                    stands(&name) || broker.core.queues().any(|(_, queue)| queue.address == name)
+                    stands(&name)
+                        || broker.core.queues().any(|(_, queue)| queue.address == name && queue.user != "client")
                 };
                 if !fine && !self.world.excused.contains(&name) {
                     found.push(format!("{what} {name} left over on {on}"));

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use waystation::api::{FORCE_DELETE_ANNOTATION, PRUNE_ORPHANS_ANNOTATION, RESYNC_ANNOTATION};
+use waystation_kit::artemis_core::Routing;
 
 use crate::api::store::{Id, Plural, Snapshot, deleting};
 use crate::broker::{Broker, millis};
@@ -64,11 +65,24 @@ pub fn make_up(world: &mut World) -> bool {
     let mut had = false;
     for broker in world.brokers.values_mut() {
         had |= broker.relent_all();
+        had |= std::mem::take(&mut broker.denies);
         for name in broker.squatted.keys().cloned().collect::<Vec<_>>() {
             had |= unsquat(broker, &name);
         }
     }
     had
+}
+
+/// A client that receives from a multicast address has a queue of its own there, for as long as it is connected.
+fn attach(broker: &mut Broker, address: &str) {
+    let multicast = |(name, types): (&str, Vec<Routing>)| name == address && types.contains(&Routing::Multicast);
+    if broker.core.addresses().any(multicast) {
+        let queue = json!({
+            "name": format!("client of {address}"), "address": address, "routing-type": "MULTICAST", "durable": false,
+            "user": "client", "auto-create-address": false,
+        });
+        let _ = broker.core.call("broker", "createQueue", &json!([queue.to_string(), false]));
+    }
 }
 
 fn squat(broker: &mut Broker, name: &str) {
@@ -309,6 +323,7 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
         Action::Squat(space, address) => {
             story.refusals = true;
             let name = world.prefix(*space) + address;
+            world.excused.insert(name.clone());
             for broker in world.brokers.values_mut().filter(|broker| broker.up) {
                 squat(broker, &name);
             }
@@ -317,6 +332,25 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
             let name = world.prefix(*space) + address;
             for broker in world.brokers.values_mut().filter(|broker| broker.up) {
                 unsquat(broker, &name);
+            }
+        }
+        Action::Attach(space, address) => {
+            let name = world.prefix(*space) + address;
+            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
+                attach(broker, &name);
+            }
+        }
+        Action::Detach(space, address) => {
+            let name = world.prefix(*space) + address;
+            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
+                let _ = broker.core.call("broker", "destroyQueue", &json!([format!("client of {name}"), true, false]));
+                broker.notify();
+            }
+        }
+        Action::Deny(broker) => {
+            story.refusals = true;
+            if let Some(broker) = world.brokers.get_mut(&host(*broker)) {
+                broker.denies = true;
             }
         }
         Action::BrokerHang { broker, ms } => {

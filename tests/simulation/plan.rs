@@ -55,6 +55,11 @@ pub enum Action {
     /// Somebody else makes a queue of this name.
     Squat(Name, &'static str),
     Unsquat(Name, &'static str),
+    /// A client receives from a multicast address.
+    Attach(Name, &'static str),
+    Detach(Name, &'static str),
+    /// Nobody may read any more what the broker holds.
+    Deny(usize),
     BrokerRestart {
         broker: usize,
         down_ms: u64,
@@ -234,12 +239,16 @@ fn action(random: &mut Random, setup: &Setup, focus: &Focus) -> Action {
         752..756 => Action::DeleteSecret,
         756..762 => Action::CreateSecret,
         762..812 => Action::Send(space, place, random.within(1..4)),
-        812..842 => Action::Drain(space, place),
-        842..850 => Action::RemoveQueue(space, place),
+        812..838 => Action::Drain(space, place),
+        838..842 => Action::Detach(space, place),
+        842..846 => Action::Attach(space, place),
+        846..850 => Action::RemoveQueue(space, place),
         850..858 => Action::Refuse(space, place),
         858..868 => Action::Relent(space, place),
         868..872 => Action::Squat(space, place),
-        872..878 => Action::Unsquat(space, place),
+        872..874 => Action::Unsquat(space, place),
+        874..875 => Action::Deny(broker),
+        875..878 => Action::Attach(space, place),
         878..890 => Action::BrokerRestart {
             broker,
             down_ms: random.one_of(&[10, 800, 3_000, 20_000]),

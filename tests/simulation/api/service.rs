@@ -150,6 +150,8 @@ fn mishap(world: &mut World, ask: &Ask) -> Mishap {
     // A list or watch without an answer is given up after 60 s, a write after 5; the longest wait after either is 30.
     match mishap {
         Mishap::None => {}
+        // Refused for good as far as the operator knows: it asks again after a minute.
+        Mishap::Answered(400..=422) => world.trouble(75),
         Mishap::Swallowed if !ask.writes() => world.trouble(95),
         _ => world.trouble(40),
     }
@@ -170,7 +172,7 @@ fn some_mishap(world: &mut World, ask: &Ask) -> Mishap {
         1 => Mishap::Answered(world.random.one_of(&[429, 429, 500, 503, 504])),
         2 => Mishap::Swallowed,
         3 => Mishap::Late(Duration::from_millis(world.random.within(1..9_000))),
-        4 if !lease => Mishap::Answered(409),
+        4 if !lease => Mishap::Answered(world.random.one_of(&[409, 409, 409, 403, 422])),
         5 => Mishap::Mute,
         _ => Mishap::Lost,
     }

@@ -108,8 +108,7 @@ async fn serve(world: Shared, wanted: Wanted, sender: Sender, cuts: u64) {
             }
             Next::Cut(broken) => {
                 if broken {
-                    let _ = sender.send(Ok(Bytes::from_static(b"{\"type\":\"MODI")));
-                    let _ = sender.send(Err(io::Error::new(io::ErrorKind::ConnectionReset, "reset")));
+                    cut(&world, &sender);
                 }
                 return;
             }
@@ -130,6 +129,19 @@ async fn serve(world: Shared, wanted: Wanted, sender: Sender, cuts: u64) {
             }
         }
     }
+}
+
+/// Ends a watch in one of the ways that it should not end in.
+fn cut(world: &Shared, sender: &Sender) {
+    let event = |code| json!({ "type": "ERROR", "object": status((code, "Injected")) });
+    let ends = match lock(world).random.within(0..4) {
+        0 => Ok(Bytes::from_static(b"{\"type\":\"MODI")),
+        1 => Ok(format!("{}\n", event(500)).into()),
+        2 => Ok(format!("{}\n", event(410)).into()),
+        _ => Err(io::Error::new(io::ErrorKind::ConnectionReset, "reset")),
+    };
+    // Nobody may listen any more.
+    let _ = sender.send(ends);
 }
 
 fn step(world: &mut crate::world::World, wanted: &Wanted, position: u64, due: Instant, cuts: u64) -> Next {
