@@ -66,6 +66,9 @@ pub struct References(Arc<Referenced>);
 #[derive(Debug, Default)]
 struct Referenced {
     by_config: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
+    /// No longer named by a RouterConfig that named them, at least for a moment: whoever heard of them may have
+    /// forgotten them since.
+    dropped: Mutex<BTreeSet<Key>>,
     moved: Notify,
 }
 
@@ -75,11 +78,11 @@ impl References {
         let secrets: BTreeSet<Key> = secrets.into_iter().collect();
         let changed = {
             let mut all = lock(&self.0.by_config);
-            if secrets.is_empty() {
-                all.remove(config).is_some()
-            } else {
-                all.insert(config.clone(), secrets.clone()) != Some(secrets)
-            }
+            let before =
+                if secrets.is_empty() { all.remove(config) } else { all.insert(config.clone(), secrets.clone()) };
+            let before = before.unwrap_or_default();
+            lock(&self.0.dropped).extend(before.difference(&secrets).cloned());
+            before != secrets
         };
         if changed {
             self.0.moved.notify_one();
@@ -209,6 +212,9 @@ impl Secrets {
 
     fn follow_references(&self, known: &mut BTreeMap<Key, Known>, to_read: &mut BTreeSet<Key>) {
         let referenced = self.references.all();
+        for key in std::mem::take(&mut *lock(&self.references.0.dropped)) {
+            known.remove(&key);
+        }
         let mut store = lock(&self.store.0);
         known.retain(|key, _| referenced.contains(key));
         to_read.retain(|key| referenced.contains(key));

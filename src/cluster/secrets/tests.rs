@@ -223,3 +223,16 @@ fn contents_are_not_shown() {
     let shown = format!("{data:?}");
     assert!(shown.contains("password") && !shown.contains("hunter2") && !shown.contains("104"), "{shown}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_whose_router_config_was_gone_for_a_moment_is_told_again() {
+    let mut bench = bench();
+    bench.server().set("login", ONE);
+    bench.references.set(&key("main"), [key("login")]);
+    let first = bench.told().await;
+    // Both before anybody looks.
+    bench.references.set(&key("main"), []);
+    bench.references.set(&key("main"), [key("login")]);
+    assert_eq!(bench.told().await, first);
+    bench.quiet().await;
+}
