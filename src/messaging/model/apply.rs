@@ -1,5 +1,7 @@
 //! Taking events in: each updates what is known and the indexes, and marks what depends on it.
 
+use std::sync::Arc;
+
 use super::state::{AddressState, ConfigState, SpaceState, Told};
 use super::{Model, Timer};
 use crate::messaging::entry::Effective;
@@ -101,6 +103,7 @@ impl Model {
             // What is known of the past is what the status says: another leader may have acted since.
             address.in_force = in_force(&address.told.status);
             address.accepted = !address.told.status.brokers.is_empty();
+            address.effective = Effective { ttl: address.told.status.ttl, redelivery: address.told.status.redelivery };
         }
         self.dirty_configs.extend(self.configs.keys().cloned());
         self.stale_configs.extend(self.configs.keys().cloned());
@@ -109,15 +112,29 @@ impl Model {
         self.dirty_addresses.extend(self.addresses.keys().cloned());
     }
 
+    /// The object can be read again, or is gone: whoever waited for that goes on.
     fn decodable(&mut self, kind: Kind, key: &Key) {
-        if self.undecodable.remove(&(kind, key.clone()))
-            && let Some(count) = self.undecodable_in.get_mut(&key.namespace)
-        {
+        if !self.undecodable.remove(&(kind, key.clone())) {
+            return;
+        }
+        if let Some(count) = self.undecodable_in.get_mut(&key.namespace) {
             *count -= 1;
             if *count == 0 {
                 self.undecodable_in.remove(&key.namespace);
             }
         }
+        if kind == Kind::Address
+            && let Some(spaces) = self.spaces_of_namespace.get(&key.namespace)
+        {
+            self.dirty_spaces.extend(spaces.iter().cloned());
+        }
+    }
+
+    /// An Address of the namespace that is there and cannot be read: it may belong to any space of it.
+    pub(super) fn unreadable_address(&self, namespace: &Arc<str>) -> Option<&Key> {
+        let first = (Kind::Address, Key { namespace: namespace.clone(), name: "".into() });
+        let next = self.undecodable.range(first..).next();
+        next.filter(|(kind, key)| *kind == Kind::Address && key.namespace == *namespace).map(|(_, key)| key)
     }
 
     fn apply_config(&mut self, object: Box<RouterConfig>) {
@@ -125,7 +142,11 @@ impl Model {
         self.decodable(Kind::RouterConfig, &key);
         self.foreign_configs.remove(&key);
         if self.configs.get(&key).is_some_and(|old| old.obj.meta.uid != object.meta.uid) {
+            // Its Secrets are followed by its name: nobody tells of them again.
+            let named = object.tls_secret.iter().chain(&object.credentials_secret);
+            let known: Vec<_> = named.filter_map(|s| Some((s.clone(), *self.secrets.get(s)?))).collect();
             self.vanish_config(&key);
+            self.secrets.extend(known);
         }
         for secret in object.tls_secret.iter().chain(&object.credentials_secret) {
             self.configs_of_secret.entry(secret.clone()).or_default().insert(key.clone());

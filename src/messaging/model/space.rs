@@ -33,7 +33,7 @@ impl Model {
             self.mark_addresses_of(key);
         }
         self.stale_spaces.insert(key.clone());
-        let empty = !self.members.contains_key(key);
+        let empty = !self.members.contains_key(key) && self.unreadable_address(&key.namespace).is_none();
         if empty && self.spaces.get(key).is_some_and(|s| s.obj.meta.deleting && !s.cleared) {
             let cleared = self.clear_space(key);
             if let Some(space) = self.spaces.get_mut(key) {
@@ -218,6 +218,13 @@ impl Model {
                  --field-selector spec.addressSpace={1} | xargs kubectl delete -n {0}",
                 meta.key.namespace, meta.key.name
             );
+            let message = match self.unreadable_address(&meta.key.namespace) {
+                Some(address) if total == 0 => format!(
+                    "waits for Address {}, which cannot be read and may be in this space: correct it, or delete it",
+                    address.name
+                ),
+                _ => message,
+            };
             // The count moves: it is told as often as the counts are.
             let due = space.written_ms.map_or(0, |at| at + self.timing.counts_ms);
             if told.ready.as_ref().is_some_and(|c| c.reason == reason::TERMINATING) && due > now.mono_ms {

@@ -399,3 +399,17 @@ fn what_is_lost_and_waits_for_something_refused_is_not_ready_any_more() {
     w.advance(60_000);
     assert_eq!(w.ready("sub"), Some((true, reason::CONFIGURED)));
 }
+
+#[test]
+fn a_router_config_made_anew_under_its_name_knows_its_secret() {
+    let mut w = World::bare();
+    w.config("main", &["b"]);
+    w.change_config(|c| c.credentials_secret = Some(key("login")));
+    w.input(Input::Secret(key("login"), Some(1)));
+    w.run();
+    assert!(!w.live.is_empty());
+    // Deleted and created between two looks: nobody tells of the Secret again.
+    w.change_config(|c| c.meta.uid = "another".into());
+    w.run();
+    assert!(!w.live.is_empty());
+}

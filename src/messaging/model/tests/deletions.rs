@@ -1,7 +1,9 @@
 //! Deletions: what waits, what is told, and that nothing is destroyed that was not seen to go.
 
 use super::world::{World, key};
+use crate::messaging::ids::Kind;
 use crate::messaging::input::AddressType::*;
+use crate::messaging::input::Input;
 use crate::messaging::reason;
 
 #[test]
@@ -224,4 +226,31 @@ fn the_losing_twin_goes_without_touching_the_queue() {
     assert!(!w.addresses.contains_key(&key("b")));
     assert_eq!(w.queue("x").map(|q| q.messages), Some(2));
     assert_eq!(w.ready("a"), Some((true, reason::CONFIGURED)));
+}
+
+#[test]
+fn a_space_waits_for_an_address_that_cannot_be_read_also_after_a_restart() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    let unreadable = Input::Undecodable(Kind::Address, key("q"));
+    let address = w.addresses.remove(&key("q")).unwrap();
+    w.restart();
+    w.input(unreadable);
+    w.delete_space("s");
+    w.advance(3_000);
+    assert!(
+        w.spaces[&key("s")]
+            .status
+            .ready
+            .as_ref()
+            .is_some_and(|c| c.message.contains("Address q, which cannot be read"))
+    );
+    // It is read again, and deleted.
+    w.addresses.insert(key("q"), address.clone());
+    w.input(Input::Address(Box::new(address)));
+    w.delete("q");
+    w.advance(3_000);
+    assert!(!w.spaces.contains_key(&key("s")));
+    assert_eq!(w.queue("q"), None);
 }
