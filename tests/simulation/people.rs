@@ -199,7 +199,11 @@ pub fn act(story: &mut Story, action: &Action) {
             world.create(&space_id(*name), &json!({ "spec": spec }));
         }
         Action::DeleteSpace(name) => world.delete(&space_id(*name)),
-        Action::StripSpace(name) => world.strip(&space_id(*name)),
+        Action::StripSpace(name) => {
+            // Where its Addresses were is known to nobody any more.
+            excuse_all(world);
+            world.strip(&space_id(*name));
+        }
         Action::ForceSpace(name) => {
             let prefix = world.prefix(*name);
             world.forced.insert(prefix);
