@@ -144,7 +144,9 @@ impl Scene<'_> {
             if !finalizers(space).contains(&ADDRESS_SPACE_FINALIZER) {
                 found.push(format!("{name}: has no finalizer"));
             }
-            if deleting(space) && total == 0 {
+            // What cannot be read may be in it.
+            let unreadable = self.addresses.iter().any(|(other, a)| spoilt(a) && other.namespace == id.namespace);
+            if deleting(space) && total == 0 && !unreadable {
                 found.push(format!("{name}: is not let go of"));
             }
             let config = self
@@ -219,6 +221,14 @@ impl Scene<'_> {
     /// Not being Ready must have a reason that holds.
     fn check_refusal(&self, address: &Value) -> Result<(), String> {
         let space = self.space_of(address);
+        if self
+            .addresses
+            .iter()
+            .any(|(_, a)| spoilt(a) && a["metadata"]["namespace"] == address["metadata"]["namespace"])
+        {
+            // What it names may be what cannot be read.
+            return Ok(());
+        }
         let kind_of = |field: &str| {
             let named = address["spec"][field].as_str()?;
             let kinds: BTreeSet<&str> = self.claimants(address, named).map(|a| text(&a["spec"]["type"])).collect();
@@ -365,7 +375,8 @@ impl Scene<'_> {
                     stands(&name)
                         || broker.core.queues().any(|(_, queue)| queue.address == name && queue.user != "client")
                 };
-                if !fine && !self.world.excused.contains(&name) {
+                let forced = self.world.forced.iter().any(|prefix| name.starts_with(prefix.as_str()));
+                if !fine && !forced && !self.world.excused.contains(&name) {
                     found.push(format!("{what} {name} left over on {on}"));
                 }
             }

@@ -137,7 +137,9 @@ pub fn disturb(world: &mut World, action: &Action) {
         Action::BrokerRestart { .. } | Action::BrokerHang { .. } | Action::BreakConnections(_) => {}
         Action::CutWatches | Action::Compact | Action::StallWatches { .. } => {}
         Action::Quiet | Action::Snapshot | Action::Resync | Action::Prune => {}
-        Action::Crash { .. }
+        Action::StripAddress(_)
+        | Action::StripSpace(_)
+        | Action::Crash { .. }
         | Action::CrashAfter { .. }
         | Action::Stop { .. }
         | Action::Restore
@@ -230,8 +232,9 @@ pub fn act(story: &mut Story, action: &Action) {
                 .flat_map(|broker| broker.core.addresses().map(|(name, _)| name.to_owned()))
                 .collect();
             world.excused.extend(left);
+            let there = world.brokers.len();
             world.change(&config_id(0), |config| {
-                config["spec"]["messaging"]["brokers"]["external"]["hosts"] = hosts(*count);
+                config["spec"]["messaging"]["brokers"]["external"]["hosts"] = hosts((*count).min(there));
             });
         }
         Action::ConfigAllowed(all) => {

@@ -388,9 +388,12 @@ impl<'a> Carrier<'a> {
         if is_ground(&entry.address) {
             self.memory().base.remove(prefix_of(&entry.address));
         } else {
-            let own = Entry { settings: Some(Settings::default()), ..entry.clone() };
-            if entry.ground.is_some() && !self.settings_differ(&own).await? {
-                return Ok(());
+            if entry.ground.is_some() {
+                let base = self.base(&entry.address).await?;
+                let in_force = ops::parse_settings(&self.call(ops::read_settings(&entry.address)).await?);
+                if ops::same_in_force(&in_force, &base) {
+                    return Ok(());
+                }
             }
         }
         self.call(ops::remove_settings(&entry.address)).await.map(|_| ())

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::Model;
 use super::address::Decision;
-use super::state::{AddressState, Progress, Want};
+use super::state::{AddressState, Progress, Target, Want};
 use crate::messaging::broker::Class;
 use crate::messaging::entry::References;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::AddressType;
 use crate::messaging::names;
+use crate::messaging::status::TargetState;
 
 impl Model {
     /// Takes an Address that is being deleted one step further.
@@ -43,7 +44,7 @@ impl Model {
             .target(&id)
             .and_then(|t| t.slots.get(&slot))
             .is_some_and(|s| s.want != Want::Hold && matches!(s.progress, Progress::Refused(_)));
-        if force && (refused || self.target(&id).is_none_or(|t| !t.connected())) {
+        if force && (refused || self.target(&id).is_none_or(|t| self.given_up(t))) {
             // Let go of; should the broker come back while we remember, it is taken away there after all.
             self.take_away(&id, &slot, Want::Gone { only_if_empty: false }, Class::Change, claim);
             if let Some(state) = self.target_mut(&id).and_then(|t| t.slots.get_mut(&slot)) {
@@ -92,6 +93,15 @@ impl Model {
     pub(super) fn slot_on(&self, id: &TargetId, space: &Key, address: &str) -> Slot {
         let single = self.configs.get(&id.config).is_some_and(|c| c.obj.single);
         names::slot(&names::prefix(space, single), address)
+    }
+
+    /// Whether a target cannot be reached: one that was only just begun with is waited for.
+    fn given_up(&self, target: &Target) -> bool {
+        match target.state {
+            TargetState::Unreachable => true,
+            TargetState::Connecting => target.down_ms + self.timing.outage_ms <= self.now.mono_ms,
+            TargetState::Filling | TargetState::Serving => false,
+        }
     }
 
     /// Whom a deleted Address hands its queue to: the next claimant, if it is of the same type.

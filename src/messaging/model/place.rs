@@ -18,7 +18,8 @@ impl Model {
             return false;
         }
         let before = space.broker.clone();
-        let told = space.told.status.broker.clone().filter(has);
+        // The space's own word may never have been written: its Addresses say where they are as well.
+        let told = space.told.status.broker.clone().filter(has).or_else(|| self.broker_of_members(key, config));
         let usable = matches!(space.accept, Some(Ok(()))) || space.ever_accepted;
         let chosen = if usable { told.or_else(|| self.choose(key, config)) } else { None };
         let moved = before != chosen;
@@ -32,6 +33,13 @@ impl Model {
             space.broker = chosen;
         }
         moved
+    }
+
+    /// The broker that the first Address of the space names which was accepted before.
+    fn broker_of_members(&self, key: &Key, config: &ConfigState) -> Option<Arc<str>> {
+        let members = self.members.get(key)?.all.iter().filter_map(|key| self.addresses.get(key));
+        let mut brokers = members.flat_map(|address| &address.told.status.brokers);
+        brokers.find(|broker| config.targets.contains_key(*broker)).cloned()
     }
 
     /// A queue that is found is the placement, above any computation; otherwise the broker with the fewest spaces,

@@ -254,3 +254,38 @@ fn a_space_waits_for_an_address_that_cannot_be_read_also_after_a_restart() {
     assert!(!w.spaces.contains_key(&key("s")));
     assert_eq!(w.queue("q"), None);
 }
+
+#[test]
+fn a_forced_deletion_waits_for_a_broker_that_was_only_just_begun_with() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    w.change("q", |a| a.meta.force_delete = true);
+    w.broker_down("b", false);
+    w.restart();
+    w.delete("q");
+    w.broker_up("b");
+    w.advance(1_000);
+    assert_eq!(w.queue("q"), None, "it was taken away before it was let go of");
+    assert!(!w.addresses.contains_key(&key("q")));
+}
+
+#[test]
+fn an_address_tells_where_its_space_is_when_the_space_does_not() {
+    let mut w = World::bare();
+    w.config("rc", &["b", "c"]);
+    w.space("s");
+    w.run();
+    w.address("t", Topic);
+    w.run();
+    let on = w.addresses[&key("t")].status.brokers[0].clone();
+    // The status of the space was never written, and another broker is the emptier one.
+    w.spaces.get_mut(&key("s")).unwrap().status = Default::default();
+    w.delete("t");
+    w.restart();
+    w.run();
+    w.advance(6_000);
+    assert!(!w.addresses.contains_key(&key("t")));
+    let slot = w.slot("t");
+    assert!(!w.broker(&on).addresses.contains_key(&slot), "left over on {on}");
+}
