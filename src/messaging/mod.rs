@@ -12,4 +12,5 @@ pub mod model;
 pub mod names;
 pub mod output;
 pub mod reason;
+pub mod router;
 pub mod status;

@@ -1,0 +1,306 @@
+//! What a router must hold, as values: the vocabulary that the model and the router drive share.
+//!
+//! All routers of a RouterConfig hold the same, and keep nothing: a restarted one comes back empty. What is kept
+//! together and acknowledged as one is a slot: the pattern that clients use, for example `tenant.space/orders`, or
+//! one of ours, which has `#` in front, as no address has.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::broker::Class;
+use super::ids::{Key, Slot};
+
+/// How a router hands on the messages of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Distribution {
+    /// Each message to one receiver.
+    Balanced,
+    /// Each message to every receiver.
+    Multicast,
+}
+
+impl Distribution {
+    /// The router's own word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Balanced => "balanced",
+            Self::Multicast => "multicast",
+        }
+    }
+}
+
+/// Which way messages go, seen from the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// Into the router. Of an auto-link: from a broker. Of a link route: from a client.
+    In,
+    /// Out of the router. Of an auto-link: to a broker. Of a link route: to a client.
+    Out,
+}
+
+impl Direction {
+    /// The router's own word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::In => "in",
+            Self::Out => "out",
+        }
+    }
+}
+
+/// A link that the router itself attaches to a broker, over the connector of that broker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AutoLink {
+    /// Which way.
+    pub direction: Direction,
+    /// The broker's name in the RouterConfig.
+    pub broker: Arc<str>,
+    /// The name on the broker (address, or `address::queue`), where it is another than the slot.
+    pub external: Option<Arc<str>>,
+}
+
+/// How the routers reach a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connector {
+    /// The broker's name in the RouterConfig.
+    pub broker: Arc<str>,
+    /// Host, as the routers see it.
+    pub host: Arc<str>,
+    /// AMQP port, as the routers see it.
+    pub port: u16,
+    /// Name of an sslProfile that exists on the routers.
+    pub ssl_profile: Option<Arc<str>>,
+    /// Secret with `username` and `password` for SASL PLAIN, and a number that changes with its contents.
+    pub credentials: Option<(Key, u64)>,
+}
+
+impl Hash for Connector {
+    /// Without the credentials: a router does not show them, so what is read could never agree.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.broker, &self.host, self.port, &self.ssl_profile).hash(state);
+    }
+}
+
+/// All that one slot is on a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// An address whose pattern is the slot, with its auto-links, sorted.
+    Address {
+        /// How it hands on messages.
+        distribution: Distribution,
+        /// Whether messages go by way of a broker.
+        waypoint: bool,
+        /// Links to brokers.
+        links: Box<[AutoLink]>,
+    },
+    /// Links whose address is the slot are passed through to a broker.
+    LinkRoute {
+        /// The broker's name in the RouterConfig.
+        broker: Arc<str>,
+        /// Whether clients may send as well as receive.
+        both: bool,
+    },
+    /// A connection to a broker.
+    Connector(Connector),
+    /// The listener that says, by being there, that the router is filled.
+    Readiness {
+        /// What it binds.
+        host: Arc<str>,
+        /// What it binds.
+        port: u16,
+    },
+}
+
+/// The slot of a connector to a broker.
+pub fn connector_slot(broker: &str) -> Slot {
+    format!("#connector/{broker}").into()
+}
+
+/// The slot of the readiness listener.
+pub fn readiness_slot() -> Slot {
+    "#ready".into()
+}
+
+/// What a router can do, as its schema says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Abilities {
+    /// Addresses by way of a broker.
+    pub waypoints: bool,
+    /// Link routes.
+    pub link_routes: bool,
+    /// Listeners that put a prefix before every address.
+    pub multi_tenant: bool,
+}
+
+impl Entry {
+    /// What it needs and `abilities` lack, in words.
+    pub fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
+        match self {
+            Self::Address { waypoint: true, .. } if !abilities.waypoints => Some("waypoint addresses"),
+            Self::LinkRoute { .. } if !abilities.link_routes => Some("link routes"),
+            _ => None,
+        }
+    }
+
+    /// The entities that it is made of, in the order in which they are made.
+    pub fn entities(&self) -> Vec<Entity> {
+        match self {
+            Self::Address { distribution, waypoint, links } => {
+                let address = Entity::Address { distribution: *distribution, waypoint: *waypoint };
+                [address].into_iter().chain(links.iter().cloned().map(Entity::AutoLink)).collect()
+            }
+            Self::LinkRoute { broker, both } => {
+                let route = |direction| Entity::LinkRoute { direction, broker: broker.clone() };
+                let both = both.then(|| route(Direction::In));
+                both.into_iter().chain([route(Direction::Out)]).collect()
+            }
+            Self::Connector(connector) => vec![Entity::Connector(connector.clone())],
+            Self::Readiness { host, port } => vec![Entity::Readiness { host: host.clone(), port: *port }],
+        }
+    }
+
+    /// A number for all of its entities together, in any order: that of what was read from a router is the same
+    /// where the router holds exactly this.
+    pub fn fingerprint(&self) -> u64 {
+        self.entities().iter().fold(0, |sum, entity| sum.wrapping_add(entity.fingerprint()))
+    }
+}
+
+/// One entity of a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Entity {
+    /// `router.config.address`; its pattern is the slot.
+    Address {
+        /// `distribution`.
+        distribution: Distribution,
+        /// `waypoint`.
+        waypoint: bool,
+    },
+    /// `router.config.autoLink`; its address is the slot.
+    AutoLink(AutoLink),
+    /// `router.config.linkRoute`; its pattern is the slot.
+    LinkRoute {
+        /// `direction`.
+        direction: Direction,
+        /// Its `connection` is the connector of this broker.
+        broker: Arc<str>,
+    },
+    /// `connector`.
+    Connector(Connector),
+    /// `listener`.
+    Readiness {
+        /// `host`.
+        host: Arc<str>,
+        /// `port`.
+        port: u16,
+    },
+}
+
+impl Entity {
+    /// A number that differs where entities differ (but for credentials); the same in every process.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        self.hash(&mut hasher);
+        // Spread, since the numbers of a slot's entities are added up.
+        let mixed = (hasher.0 ^ (hasher.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 29)
+    }
+}
+
+/// FNV-1a: no seed, no state of a process in it.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+}
+
+/// What a slot shall become.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wish {
+    /// Hold exactly this: what is there and ours and differs is removed and made anew, what is right is left alone.
+    Hold(Arc<Entry>),
+    /// Hold nothing: whatever is ours in this slot goes. Missing is done.
+    Gone,
+}
+
+/// One piece of work for a router's drive. The newest of a slot wins; every job that is not superseded is answered
+/// once, by its `generation`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// What it is about.
+    pub slot: Slot,
+    /// Rises with every job of the model.
+    pub generation: u64,
+    /// Whose turn it takes: the AddressSpace, or the RouterConfig.
+    pub tenant: Key,
+    /// Which work goes first.
+    pub class: Class,
+    /// What shall become of the slot.
+    pub wish: Wish,
+}
+
+/// A job that was carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Done {
+    /// The router holds what was wished.
+    Held {
+        /// Why some link of it is not active, when it is not: the router's words. What becomes of it is told by
+        /// [`RouterLink::Links`].
+        trouble: Option<Arc<str>>,
+    },
+    /// Nothing of the slot is left.
+    Gone,
+}
+
+/// The answer to a job: done, or the router's own words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The job's slot.
+    pub slot: Slot,
+    /// The job's generation.
+    pub generation: u64,
+    /// What became of it.
+    pub result: Result<Done, String>,
+}
+
+/// What a router holds of ours, read on one connection.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contents {
+    /// Every slot of which the router holds something with our owner, with the [`Entry::fingerprint`] of all that.
+    pub slots: super::maps::Map<Slot, u64>,
+}
+
+/// What happens to a router's connection, from the drive.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RouterLink {
+    /// Connected and logged in, the schema read; reading begins.
+    Connected {
+        /// What the router can do.
+        abilities: Abilities,
+        /// Our readiness listener is there: it was filled before, and serves.
+        serving: bool,
+    },
+    /// Reading everything again begins now: what is acknowledged from here on is newer than the contents that follow.
+    Reading,
+    /// All of ours that it holds.
+    Contents(Arc<Contents>),
+    /// It is connected and cannot be read; the drive tries again.
+    Unreadable(Arc<str>),
+    /// No connection, with the reason: never any secret.
+    Down(Arc<str>),
+    /// An answer to a job.
+    Outcome(Outcome),
+    /// The links of these slots turned: the router's words where one is not active and stays so after it was made
+    /// anew, none where all are active (again).
+    Links(Vec<(Slot, Option<Arc<str>>)>),
+    /// The connector to this broker turned: none when it is up, else why not.
+    Connector(Arc<str>, Option<Arc<str>>),
+}
