@@ -13,5 +13,6 @@ pub mod operator;
 pub mod pki;
 pub mod process;
 pub mod proxy;
+pub mod router_core;
 pub mod standin;
 pub mod tools;
