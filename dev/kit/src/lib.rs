@@ -13,6 +13,7 @@ pub mod operator;
 pub mod pki;
 pub mod process;
 pub mod proxy;
+pub mod router;
 pub mod router_core;
 pub mod standin;
 pub mod tools;
