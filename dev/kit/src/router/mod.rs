@@ -23,6 +23,17 @@ use crate::router_core::{Core, Counters, Flavour};
 use real::Real;
 use standin::StandIn;
 
+/// An entity of the configuration file: a profile or a vhost.
+#[derive(Debug, Clone)]
+pub struct FileEntity {
+    /// The type, without the prefix.
+    pub entity_type: String,
+    /// Its name.
+    pub name: String,
+    /// Attributes and their values.
+    pub attributes: Vec<(String, String)>,
+}
+
 /// What may differ between routers.
 #[derive(Debug, Clone)]
 pub struct RouterOptions {
@@ -34,8 +45,8 @@ pub struct RouterOptions {
     pub login: Login,
     /// TLS with certificates on both sides, and SASL EXTERNAL beside `login`; off by default.
     pub mutual_tls: bool,
-    /// Further entities of the configuration file: type, name, attributes.
-    pub file_entities: Vec<(String, String, Vec<(String, String)>)>,
+    /// Further entities of the configuration file.
+    pub file_entities: Vec<FileEntity>,
 }
 
 impl Default for RouterOptions {

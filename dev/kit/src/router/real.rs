@@ -121,10 +121,10 @@ fn write(folder: &Path, options: &RouterOptions, port: u16, tls: Option<(&TlsMat
         listener.extend([("sslProfile", "kit"), ("requireSsl", "yes")]);
     }
     section(&mut text, "listener", &listener);
-    for (kind, name, attributes) in &options.file_entities {
-        let attributes = attributes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let all: Vec<_> = [("name", name.as_str())].into_iter().chain(attributes).collect();
-        section(&mut text, kind, &all);
+    for entity in &options.file_entities {
+        let attributes = entity.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let all: Vec<_> = [("name", entity.name.as_str())].into_iter().chain(attributes).collect();
+        section(&mut text, &entity.entity_type, &all);
     }
     section(&mut text, "log", &[("module", "DEFAULT"), ("enable", "info+")]);
     std::fs::write(folder.join("router.conf"), text)?;

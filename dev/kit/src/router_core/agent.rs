@@ -58,6 +58,14 @@ impl Agent {
         }
     }
 
+    /// Every entity, one a line, without passwords.
+    pub(super) fn listing(&self) -> impl Iterator<Item = String> {
+        self.entities.iter().map(|entity| {
+            let status = entity.text("connectionStatus").map(|status| format!(" {status}")).unwrap_or_default();
+            format!("{} {}{status}", entity.kind.name, entity.text("name").unwrap_or_default())
+        })
+    }
+
     fn set(&mut self, connector: &str, name: &str, value: &str) {
         let wanted = |entity: &&mut Entity| entity.kind.name == "connector" && entity.text("name") == Some(connector);
         if let Some(entity) = self.entities.iter_mut().find(wanted) {

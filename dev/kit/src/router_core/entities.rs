@@ -189,6 +189,14 @@ pub(super) struct Address {
     fallback: bool,
 }
 
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.name.as_deref().unwrap_or("-");
+        let waypoint = if self.out_phase == 1 { " waypoint" } else { "" };
+        write!(f, "{name} {} {}{waypoint}", self.pattern, self.distribution.unwrap_or("unavailable"))
+    }
+}
+
 const COLUMNS: &[&str] = &[
     "name",
     "identity",

@@ -392,6 +392,23 @@ impl Core {
         self.counters
     }
 
+    /// Every entity, one a line: type, name and what there is to say.
+    #[must_use]
+    pub fn listing(&self) -> String {
+        let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
+        let addresses = self.addresses.iter().map(|(_, address)| format!("address {address}"));
+        let links = self.auto_links.iter().map(|(_, link)| {
+            let (direction, status) = (link.direction.as_str(), link.status.as_str());
+            format!("autoLink {} {} {direction} {status}", name(&link.name), link.address)
+        });
+        let routes = self.link_routes.iter().map(|(_, route)| {
+            let active = if route.active { "active" } else { "inactive" };
+            format!("linkRoute {} {} {} {active}", name(&route.name), route.pattern, route.direction.as_str())
+        });
+        let others = self.agent.listing();
+        addresses.chain(links).chain(routes).chain(others).map(|line| line + "\n").collect()
+    }
+
     fn identity(&mut self) -> u64 {
         self.next_identity += 1;
         self.next_identity

@@ -3,6 +3,7 @@
 mod cluster;
 mod demo;
 mod message;
+mod router;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,8 @@ enum Command {
         #[arg(long, default_value_t = 5672)]
         port: u16,
     },
+    /// An AMQP router in the foreground: a stand-in that moves messages, or a real qdrouterd
+    Router(router::Arguments),
 }
 
 #[tokio::main]
@@ -50,6 +53,7 @@ async fn main() -> ExitCode {
         Command::Send(arguments) => message::send(&arguments).await,
         Command::Receive(arguments) => message::receive(&arguments).await,
         Command::Standin { port } => waystation_kit::standin::run(port).await,
+        Command::Router(arguments) => router::run(&arguments).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -78,10 +78,9 @@ impl StandIn {
         let port = listener.local_addr()?.port();
         let mut core = Core::new(&options.id, options.flavour);
         core.file_listener("127.0.0.1", port);
-        for (kind, name, attributes) in &options.file_entities {
-            let attributes: Vec<_> =
-                attributes.iter().map(|(key, value)| (key.as_str(), value.as_str().into())).collect();
-            core.file_entity(kind, name, &attributes);
+        for entity in &options.file_entities {
+            let attributes = entity.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str().into()));
+            core.file_entity(&entity.entity_type, &entity.name, &attributes.collect::<Vec<_>>());
         }
         let gate = Gate { login: options.login.clone(), external: tls.is_some() };
         let shared = Arc::new(Shared {
