@@ -253,10 +253,15 @@ impl SimSession {
 
 impl BrokerSession for SimSession {
     fn call(&self, call: Call) -> BoxFuture<'static, Answer> {
-        let (teller, told) = oneshot::channel();
+        let (mut teller, told) = oneshot::channel();
         {
             let mut world = lock(&self.world);
             world.note_sender(&self.identity, None);
+            if world.lies(Lie::EarlyAnswer) && mutates(&call) {
+                // Said to be done; what the broker says of it, or that the connection breaks, comes too late.
+                let early = std::mem::replace(&mut teller, oneshot::channel().0);
+                let _ = early.send(Ok(presumed(&call)));
+            }
             let arrives = Instant::now() + world.broker_latency();
             let session = world.brokers.get_mut(&self.host).and_then(|broker| broker.sessions.get_mut(&self.id));
             match session {
@@ -390,10 +395,7 @@ impl Serving {
         let bad = world.faults.broker;
         let lost = bad > 0 && world.random.chance(bad / 4);
         let before = lost && world.random.chance(300);
-        if world.lies(Lie::EarlyAnswer) && lost && mutates(&call) {
-            // Said to be done; the connection breaks before it is.
-            let _ = teller.send(Ok(early(&call)));
-        } else if !before {
+        if !before {
             let answer = carry_out(&mut world, &self.identity, &self.host, &call);
             if !lost {
                 let _ = teller.send(answer.map_err(CallError::Refused));
@@ -424,7 +426,7 @@ pub fn mutates(call: &Call) -> bool {
 }
 
 /// What a link that lies makes up.
-fn early(call: &Call) -> Value {
+fn presumed(call: &Call) -> Value {
     match call.operation {
         "addAddressSettings" => call.params[1].clone(),
         _ => Value::Null,
@@ -456,7 +458,13 @@ fn carry_out(world: &mut World, identity: &str, host: &str, call: &Call) -> Resu
     if mutates(call) && answer.is_ok() {
         if call.operation == "createQueue" {
             let wanted: Value = serde_json::from_str(call.params[0].as_str().unwrap_or_default()).unwrap_or_default();
-            world.forget_tombs(wanted["name"].as_str().unwrap_or_default());
+            let name = wanted["name"].as_str().unwrap_or_default();
+            world.forget_tombs(name);
+            world.held.insert((host.to_owned(), name.to_owned()));
+        }
+        if call.operation == "destroyQueue" {
+            let name = call.params[0].as_str().unwrap_or_default();
+            world.held.remove(&(host.to_owned(), name.to_owned()));
         }
         world.commands += 1;
         world.acted();

@@ -2,7 +2,7 @@
 //!
 //! What a broker must hold is worked out from the API's JSON alone, by nothing that the operator uses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -344,18 +344,23 @@ impl Scene<'_> {
         let Some(config) = self.configs[index].as_ref().filter(|config| !deleting(config)) else { return };
         let Value::Array(hosts) = &config["spec"]["messaging"]["brokers"]["external"]["hosts"] else { return };
         let (user, other) = (format!("waystation:{}", CONFIGS[index].2), self.world.prefix(OTHER_SPACE));
-        let claimed: BTreeMap<String, &Object> = self.addresses.iter().map(|(_, a)| (self.world.slot(a), a)).collect();
+        let claimed: BTreeSet<String> = self.addresses.iter().map(|(_, a)| self.world.slot(a)).collect();
         let unreadable = |name: &str| {
             let alike = |id: &Id| self.world.single || name.starts_with(&format!("{}.", id.namespace));
             self.addresses.iter().any(|(id, address)| spoilt(address) && alike(id))
         };
-        let stands = |name: &str| claimed.contains_key(name) || unreadable(name);
+        let stands = |name: &str| claimed.contains(name) || unreadable(name);
+        // A queue stands for an Address only where the Address's space is.
+        let here = |name: &str, on: &str| {
+            let mut claimants = self.addresses.iter().filter(|(_, a)| self.world.slot(a) == name);
+            claimants.any(|(_, a)| self.world.broker_of(a).is_none_or(|at| at == on)) || unreadable(name)
+        };
         let mut orphans = 0;
         for named in hosts {
             let (Some(broker), on) = (self.world.brokers.get(text(&named["host"])), text(&named["name"])) else {
                 continue;
             };
-            for (name, queue) in broker.core.queues().filter(|(name, queue)| queue.user == user && !stands(name)) {
+            for (name, queue) in broker.core.queues().filter(|(name, queue)| queue.user == user && !here(name, on)) {
                 orphans += 1;
                 if queue.messages == 0 {
                     found.push(format!("queue {name} is left over on {on}, empty"));

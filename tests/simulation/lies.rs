@@ -3,7 +3,8 @@
 /// One planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// A broker's link answers before the broker has done it; what a lost connection swallows was acknowledged.
+    /// A broker's link answers before the broker has done it: what is refused then, or swallowed by a connection that
+    /// breaks, was acknowledged.
     EarlyAnswer,
     /// A queue's messages are not counted: it always looks empty.
     EmptyCount,
@@ -15,4 +16,20 @@ pub enum Lie {
     LostEvent,
     /// A Lease is replaced without looking at the version that was read.
     BlindLease,
+}
+
+impl Lie {
+    const ALL: [Self; 6] = [
+        Self::EarlyAnswer,
+        Self::EmptyCount,
+        Self::ForgottenFinalizer,
+        Self::DroppedStatus,
+        Self::LostEvent,
+        Self::BlindLease,
+    ];
+
+    /// By its name in the code.
+    pub fn parse(name: &str) -> Self {
+        Self::ALL.into_iter().find(|lie| format!("{lie:?}") == name).expect(name)
+    }
 }

@@ -117,6 +117,10 @@ pub fn restore(world: &mut World, snapshot: Snapshot) {
     excuse_all(world);
     world.api.restore(snapshot);
     excuse_all(world);
+    // Statuses tell of what was held then.
+    let slots: Vec<String> = world.api.all(Plural::Addresses).map(|(_, address)| world.slot(address)).collect();
+    let hosts: Vec<String> = world.brokers.keys().cloned().collect();
+    world.held.extend(hosts.iter().flat_map(|host| slots.iter().map(|slot| (host.clone(), slot.clone()))));
     world.cuts += 1;
     world.api.wake_all();
 }

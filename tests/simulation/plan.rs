@@ -1,5 +1,6 @@
 //! What a seed decides: the installation, the faults, and what people and machines do, in order.
 
+use crate::lies::Lie;
 use crate::random::Random;
 use crate::world::Faults;
 
@@ -156,6 +157,35 @@ impl Setup {
 }
 
 impl Plan {
+    /// What this seed decides where a bug is planted: schedules that give it its chance.
+    pub fn with(lie: Lie, seed: u64) -> Self {
+        let mut plan = Self::of(seed);
+        let random = &mut Random::new(seed ^ 0x11e5);
+        match lie {
+            // Only what waits for its last message is counted.
+            Lie::EmptyCount => {
+                for step in &mut plan.steps {
+                    if let Action::CreateAddress { kind, when_empty, .. } = &mut step.action {
+                        *when_empty = !matches!(*kind, "anycast" | "multicast");
+                    }
+                }
+            }
+            // Two must want the Lease within moments of each other: both start anew, and wait for it to expire.
+            Lie::BlindLease => {
+                plan.setup.replicas = 2;
+                plan.setup.faults.latency_ms = 40;
+                let mut at = plan.steps.len();
+                while at > 0 {
+                    at = at.saturating_sub(random.within(4..8) as usize);
+                    let both = [0, 1].map(|replica| Step { wait_ms: 0, action: Action::Crash { replica, down_ms: 0 } });
+                    plan.steps.splice(at..at, both);
+                }
+            }
+            _ => {}
+        }
+        plan
+    }
+
     /// What this seed decides.
     pub fn of(seed: u64) -> Self {
         let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x51a7);
@@ -178,7 +208,11 @@ impl Plan {
             },
         };
         // Few names make many meetings.
-        let focus = Focus { namespaces: random.within(1..3) as usize, names: random.within(2..8) as usize };
+        let mut focus = Focus {
+            namespaces: random.within(1..3) as usize,
+            names: random.within(2..8) as usize,
+            made: Vec::new(),
+        };
         let mut steps = Vec::new();
         for space in SPACES {
             if random.chance(850) {
@@ -188,7 +222,8 @@ impl Plan {
         for _ in 0..random.within(0..12) {
             let namespace = random.one_of(&NAMESPACES[..focus.namespaces]);
             let name = (namespace, random.one_of(&NAMES[..focus.names]));
-            steps.push(Step { wait_ms: random.within(0..20), action: create(random, name) });
+            let wait_ms = random.within(0..20);
+            steps.push(Step { wait_ms, action: focus.remember(create(random, name)) });
         }
         for _ in 0..random.within(10..45) {
             let wait_ms = match random.within(0..10) {
@@ -197,7 +232,8 @@ impl Plan {
                 8 => random.within(1_500..6_000),
                 _ => random.within(6_000..25_000),
             };
-            steps.push(Step { wait_ms, action: action(random, &setup, &focus) });
+            let action = action(random, &setup, &focus);
+            steps.push(Step { wait_ms, action: focus.remember(action) });
         }
         Self { seed, setup, steps }
     }
@@ -207,13 +243,31 @@ impl Plan {
 struct Focus {
     namespaces: usize,
     names: usize,
+    /// What was asked for so far: space and address.
+    made: Vec<(Name, &'static str)>,
+}
+
+impl Focus {
+    fn remember(&mut self, action: Action) -> Action {
+        if let Action::CreateAddress { name, space, address, .. } = action {
+            self.made.push(((name.0, space), address));
+        }
+        action
+    }
+
+    /// A space, and an address in it: mostly one that was asked for, so that something is there.
+    fn place(&self, random: &mut Random) -> (Name, &'static str) {
+        if !self.made.is_empty() && random.chance(750) {
+            return random.one_of(&self.made);
+        }
+        (random.one_of(&SPACES[..self.namespaces * 2]), random.one_of(&PLACES))
+    }
 }
 
 fn action(random: &mut Random, setup: &Setup, focus: &Focus) -> Action {
     let namespace = random.one_of(&NAMESPACES[..focus.namespaces]);
     let name = (namespace, random.one_of(&NAMES[..focus.names]));
-    let space = random.one_of(&SPACES[..focus.namespaces * 2]);
-    let place = random.one_of(&PLACES);
+    let (space, place) = focus.place(random);
     let broker = random.within(0..setup.brokers as u64) as usize;
     let replica = random.within(0..setup.replicas as u64) as usize;
     match random.within(0..1000) {

@@ -340,3 +340,8 @@ pub fn broker_name(index: usize) -> String {
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
+
+/// Where the broker of this name is.
+pub fn host_of(name: &str) -> String {
+    name.replacen('b', "broker-", 1)
+}

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::lies::Lie;
 use crate::plan::Plan;
 use crate::run::run;
 use crate::shrink::shrink;
@@ -66,6 +67,12 @@ fn failing(seeds: &[u64]) -> Vec<u64> {
     failed
 }
 
+/// The first seeds, as many as `enough`, that find a planted bug.
+pub fn catching(lie: Lie, seeds: Range<u64>, enough: usize) -> Vec<u64> {
+    let finds = |seed: &u64| !run(&Plan::with(lie, *seed), Some(lie), false).violations.is_empty();
+    seeds.filter(finds).take(enough).collect()
+}
+
 /// The shortest schedule of a seed that still fails, in words.
 pub fn explain(seed: u64) -> String {
     let short = shrink(&Plan::of(seed), None);
@@ -81,12 +88,13 @@ pub fn explain(seed: u64) -> String {
 /// What `dev/simulate` asks for.
 pub fn from_environment() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let lie = std::env::var("SIMULATE_LIE").ok().map(|name| Lie::parse(&name));
     if let Some(seed) = number("SIMULATE_SEED") {
-        let plan = Plan::of(seed);
+        let plan = lie.map_or_else(|| Plan::of(seed), |lie| Plan::with(lie, seed));
         let short = std::env::var("SIMULATE_SHRINK").is_ok();
-        let plan = if short { shrink(&plan, None) } else { plan };
+        let plan = if short { shrink(&plan, lie) } else { plan };
         println!("{:?}", plan.setup);
-        let outcome = run(&plan, None, true);
+        let outcome = run(&plan, lie, true);
         for line in outcome.trace {
             println!("{line}");
         }
@@ -98,6 +106,11 @@ pub fn from_environment() {
         return;
     }
     let (from, count) = (number("SIMULATE_FROM").unwrap_or(0), number("SIMULATE_SEEDS").unwrap_or(1_000));
+    if let Some(lie) = lie {
+        let caught = catching(lie, from..from + count, usize::MAX);
+        println!("{lie:?} is found by {} of {count} seeds from {from}: {caught:?}", caught.len());
+        return;
+    }
     let began = std::time::Instant::now();
     let seeds: Vec<u64> = (from..from + count).collect();
     let failed = failing(&seeds);

@@ -106,6 +106,8 @@ pub struct World {
     pub disturbed: BTreeSet<String>,
     /// A broker could not be reached at some time: what was let go of then may be left over.
     pub outages: bool,
+    /// Hosts and the queues that operators have made there and not taken away, whatever became of them.
+    pub held: BTreeSet<(String, String)>,
     /// Broker-side names whose leftovers nobody has to take away: their Address was not seen to go.
     pub excused: BTreeSet<String>,
 }
@@ -142,6 +144,7 @@ impl World {
             accountable: true,
             disturbed: BTreeSet::new(),
             outages: false,
+            held: BTreeSet::new(),
             excused: BTreeSet::new(),
         }
     }
@@ -244,6 +247,9 @@ impl World {
         }
         if ok {
             self.acted();
+            if target.status && id.plural == Plural::Addresses {
+                self.judge_ready(&id);
+            }
         }
     }
 
@@ -269,6 +275,13 @@ impl World {
         let name = spec["address"].as_str().map_or_else(|| text(&metadata["name"]), str::to_owned);
         let space = (text(&metadata["namespace"]), text(&spec["addressSpace"]));
         format!("{}{name}", self.prefix((&space.0, &space.1)))
+    }
+
+    /// The broker of an Address's space, by its name in the RouterConfig.
+    pub fn broker_of(&self, address: &Value) -> Option<&str> {
+        let space = address["spec"]["addressSpace"].as_str()?;
+        let id = Id::new(Plural::AddressSpaces, address["metadata"]["namespace"].as_str()?, space);
+        self.api.get(&id)?["status"]["broker"].as_str()
     }
 
     /// What stands before every name of a space.
@@ -348,6 +361,19 @@ impl World {
 
     // === Judging ===
 
+    /// What an operator says of an Address: that it is Ready only after its broker had its queue.
+    fn judge_ready(&mut self, id: &Id) {
+        let Some(address) = self.api.get(id) else { return };
+        let ready = crate::api::store::condition(address, "Ready").is_some_and(|c| c["status"] == "True");
+        let queue = !matches!(address["spec"]["type"].as_str(), Some("topic" | "multicast"));
+        let Some(on) = address["status"]["brokers"][0]["name"].as_str().filter(|_| ready && queue) else { return };
+        let (host, slot) = (crate::run::host_of(on), self.slot(address));
+        let there = self.brokers.get(&host).is_some_and(|broker| broker.core.queue(&slot).is_some());
+        if !there && !self.held.contains(&(host, slot.clone())) {
+            self.violated(format!("{}/{} is said to be Ready before {on} had {slot}", id.namespace, id.name));
+        }
+    }
+
     /// A queue with messages was destroyed by an operator.
     pub fn judge_destruction(&mut self, host: &str, queue: &str, messages: u64) {
         let Some(broker) = self.brokers.get(host) else { return };
@@ -360,7 +386,9 @@ impl World {
             }
         }
         let addresses = self.api.all(Plural::Addresses).map(|(_, address)| address);
-        let live: Vec<&Arc<Value>> = addresses.filter(|a| !deleting(a) && self.slot(a) == queue).collect();
+        // One whose space has moved to another broker has nothing here.
+        let here = |address: &Value| self.broker_of(address).is_none_or(|name| crate::run::host_of(name) == host);
+        let live: Vec<&Arc<Value>> = addresses.filter(|a| !deleting(a) && self.slot(a) == queue && here(a)).collect();
         if self.pruned && live.is_empty() && !queue.starts_with(&self.prefix(OTHER_SPACE)) {
             return;
         }

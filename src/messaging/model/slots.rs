@@ -305,9 +305,13 @@ impl Model {
         }
     }
 
-    /// Whether an Address that was accepted once has exactly this broker-side name.
+    /// Whether an Address that was accepted once has exactly this broker-side name, here or nowhere yet: what a broker
+    /// holds for a space that has since moved to another one stands for nobody.
     pub(super) fn claimed(&self, id: &TargetId, slot: &Slot) -> bool {
         self.address_of_slot(slot, id).is_some_and(|(space, address)| {
+            if self.target_of_space(&space).is_some_and(|at| at != *id) {
+                return false;
+            }
             let winner = self.winner(&space, &names::canonical(&address));
             winner.is_some_and(|w| *w.obj.address == *address && w.accepted)
         })

@@ -189,6 +189,27 @@ fn a_space_is_where_its_queues_are_found_else_where_it_is_emptiest() {
 }
 
 #[test]
+fn what_a_broker_still_holds_of_a_space_that_moved_away_stands_for_nobody() {
+    for messages in [0, 3] {
+        let mut w = World::bare();
+        w.config("rc", &["a", "b"]);
+        w.space("s");
+        w.address("q", Queue);
+        w.advance(2_000);
+        let (slot, both) = (w.slot("q"), w.configs[&key("rc")].brokers.clone());
+        w.broker("a").queues.get_mut(&slot).unwrap().messages = messages;
+        w.change_config(|c| c.brokers.retain(|b| &*b.name != "a"));
+        w.advance(2_000);
+        w.change_config(|c| c.brokers = both);
+        w.advance(2_000);
+        assert_eq!(w.spaces[&key("s")].status.broker.as_deref(), Some("b"));
+        assert!(w.broker("b").queues.contains_key(&slot));
+        assert_eq!(w.broker("a").queues.contains_key(&slot), messages > 0);
+        assert_eq!(w.configs[&key("rc")].status.orphans, i64::from(messages > 0));
+    }
+}
+
+#[test]
 fn a_dead_broker_does_not_keep_a_new_space_from_a_living_one() {
     let mut w = World::bare();
     w.config("rc", &["a", "b"]);
