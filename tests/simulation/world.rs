@@ -361,9 +361,10 @@ impl World {
 
     // === Judging ===
 
-    /// What an operator says of an Address: that it is Ready only after its broker had its queue.
+    /// What an operator says of an Address: that it is Ready only after its broker had its queue. What is said of one
+    /// that goes meanwhile may be old.
     fn judge_ready(&mut self, id: &Id) {
-        let Some(address) = self.api.get(id) else { return };
+        let Some(address) = self.api.get(id).filter(|address| !deleting(address)) else { return };
         let ready = crate::api::store::condition(address, "Ready").is_some_and(|c| c["status"] == "True");
         let queue = !matches!(address["spec"]["type"].as_str(), Some("topic" | "multicast"));
         let Some(on) = address["status"]["brokers"][0]["name"].as_str().filter(|_| ready && queue) else { return };
