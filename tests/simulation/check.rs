@@ -99,7 +99,7 @@ impl Scene<'_> {
             let what = match (deleting(address), is_true(address, "Ready")) {
                 (true, _) => format!("deletion of a {kind} waits"),
                 (false, true) => format!("{kind} Ready"),
-                (false, false) => format!("{}", reason(address, "Ready")),
+                (false, false) => reason(address, "Ready").to_owned(),
             };
             seen.push(what);
         }
