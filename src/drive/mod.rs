@@ -2,3 +2,7 @@
 
 pub mod amqp;
 pub mod broker;
+pub mod keep;
+pub mod meter;
+pub mod pace;
+pub mod router;

@@ -60,7 +60,7 @@ pub struct AutoLink {
 }
 
 /// How the routers reach a broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Connector {
     /// The broker's name in the RouterConfig.
     pub broker: Arc<str>,
@@ -166,8 +166,8 @@ impl Entry {
     }
 }
 
-/// One entity of a slot.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// One entity of a slot. In the order in which they are made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Entity {
     /// `router.config.address`; its pattern is the slot.
     Address {
@@ -199,12 +199,16 @@ pub enum Entity {
 impl Entity {
     /// A number that differs where entities differ (but for credentials); the same in every process.
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-        self.hash(&mut hasher);
-        // Spread, since the numbers of a slot's entities are added up.
-        let mixed = (hasher.0 ^ (hasher.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 29)
+        digest(self)
     }
+}
+
+/// A number for a value, the same in every process; spread, so that such numbers may be added up.
+pub fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    value.hash(&mut hasher);
+    let mixed = (hasher.0 ^ (hasher.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 29)
 }
 
 /// FNV-1a: no seed, no state of a process in it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::meter::{Meter, WriteResult};
-use crate::drive::broker::carry;
+use crate::drive::meter;
 use crate::messaging::ids::Kind;
 use crate::metrics::{KindResult, Metrics, OfKind, WithResult};
 
@@ -37,7 +37,7 @@ impl Meter for Meters {
     }
 }
 
-impl carry::Meter for Meters {
+impl meter::Meter for Meters {
     fn command(&self, operation: &'static str, result: &'static str, took: Duration) {
         self.0.command(operation, result, took);
     }

@@ -7,21 +7,23 @@
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
 
-use super::carry::{Carrier, Meter};
+pub use crate::drive::keep::Limits;
+
+use super::carry::Carrier;
 use super::link::{BrokerLink, BrokerSession, LinkError, SessionEvent};
-use super::pace::Pace;
 use super::read::{ReadError, read};
-use crate::engine::jitter::{Jitter, doubling};
+use crate::drive::keep::{self, End, Failure, Keeper, Orphaned, Serve, keep_connected};
+use crate::drive::meter::Meter;
+use crate::drive::pace::Pace;
+use crate::engine::jitter::Jitter;
 use crate::engine::mailbox::{Class, Item, Mailbox};
 use crate::engine::permit::Permit;
-use crate::messaging::broker::{self, Contents, Done, Job, Outcome};
+use crate::messaging::broker::{Contents, Done, Job, Outcome};
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::{Input, Link};
 
@@ -38,10 +40,7 @@ impl Item for Job {
     }
 
     fn class(&self) -> Class {
-        match self.class {
-            broker::Class::Change => Class::Change,
-            broker::Class::Repair => Class::Repair,
-        }
+        self.class.into()
     }
 
     fn generation(&self) -> u64 {
@@ -49,47 +48,8 @@ impl Item for Job {
     }
 }
 
-/// Bounds of a drive.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Jobs under way, where the broker is quick; see [`super::pace`].
-    pub window: usize,
-    /// For a command: an answer that takes longer ends the session; none is sent while the permit lasts less.
-    pub command: Duration,
-    /// For a question that reads a whole broker.
-    pub read: Duration,
-    /// For a connection.
-    pub connect: Duration,
-    /// Wait after the first failed connection; doubles.
-    pub first_wait: Duration,
-    /// Longest wait between connections.
-    pub longest_wait: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            window: 100,
-            command: Duration::from_secs(5),
-            read: Duration::from_secs(60),
-            connect: Duration::from_secs(10),
-            first_wait: Duration::from_millis(100),
-            longest_wait: Duration::from_secs(10),
-        }
-    }
-}
-
 /// What a drive can be told besides its jobs.
-pub enum Command {
-    /// Connect anew, by this link.
-    Reconnect(Arc<dyn BrokerLink>),
-    /// Read everything again.
-    Reread,
-    /// Take nothing more; end when what is in flight is answered.
-    Finish,
-    /// End at once.
-    Stop,
-}
+pub type Command = keep::Command<dyn BrokerLink>;
 
 /// Everything a drive works with.
 pub struct BrokerDrive {
@@ -117,135 +77,74 @@ pub struct BrokerDrive {
     pub meter: Arc<dyn Meter>,
 }
 
-/// Why a session, or the wait for one, ended.
-enum End {
-    Stopped,
-    Revoked,
-    Reconnect,
-    Failed(Reported),
-}
-
-#[derive(Clone, PartialEq)]
-enum Reported {
-    Down(String),
-    Unreadable(String),
-}
-
-/// Nobody listens to reports any more.
-struct Orphaned;
-
 impl BrokerDrive {
     /// Runs until told to stop, or until nobody listens.
-    pub async fn run(mut self) {
+    pub async fn run(self) {
+        let Self { target, incarnation, user, link, mailbox, permit, commands, reports, limits, jitter, meter } = self;
+        let keeper = Keeper { link, permit, commands, limits: limits.clone(), jitter };
+        let pace = Pace::new(limits.window);
+        let mut work = Work { target, incarnation, user, mailbox, reports, limits, meter, pace };
         // A drive that nobody listens to has nothing left to do.
-        let _ = self.keep_connected().await;
-        self.mailbox.close();
+        let _ = keep_connected(keeper, &mut work).await;
+        work.mailbox.close();
+    }
+}
+
+/// What a drive works with on a session, kept from one to the next.
+struct Work {
+    target: TargetId,
+    incarnation: u64,
+    user: Arc<str>,
+    mailbox: Mailbox<Job>,
+    reports: mpsc::Sender<Input>,
+    limits: Limits,
+    meter: Arc<dyn Meter>,
+    pace: Pace,
+}
+
+impl Serve for Work {
+    type Link = dyn BrokerLink;
+    type Session = Box<dyn BrokerSession>;
+
+    fn connect(link: &Self::Link) -> BoxFuture<'_, Result<Self::Session, LinkError>> {
+        link.connect()
     }
 
-    async fn keep_connected(&mut self) -> Result<(), Orphaned> {
-        let mut told: Option<Reported> = None;
-        let mut failures = 0;
-        let pace = Pace::new(self.limits.window);
-        loop {
-            if let Some(end) = self.wait_for(None).await {
-                match end {
-                    End::Stopped => return Ok(()),
-                    _ => continue,
-                }
-            }
-            let (end, read) = match self.connect().await {
-                Ok(session) => {
-                    self.report(Link::Connected).await?;
-                    let mut read = false;
-                    let end = self.serve(&*session, &pace, &mut read).await?;
-                    (end, read)
-                }
-                Err(end) => (end, false),
-            };
-            self.mailbox.lost();
-            if read {
-                (told, failures) = (None, 0);
-            }
-            match end {
-                End::Stopped => return Ok(()),
-                End::Revoked | End::Reconnect => failures = 0,
-                End::Failed(reason) => {
-                    tracing::debug!(target = ?self.target, failures, "no session");
-                    if told.as_ref() != Some(&reason) {
-                        told = Some(reason.clone());
-                        self.report(match reason {
-                            Reported::Down(words) => Link::Down(words.into()),
-                            Reported::Unreadable(words) => Link::Unreadable(words.into()),
-                        })
-                        .await?;
-                    }
-                    let wait = doubling(self.limits.first_wait, self.limits.longest_wait, failures);
-                    failures += 1;
-                    match self.wait_for(Some(self.jitter.spread(wait))).await {
-                        Some(End::Stopped) => return Ok(()),
-                        Some(End::Reconnect) => failures = 0,
-                        _ => {}
-                    }
-                }
-            }
+    fn serve<'a>(
+        &'a mut self,
+        session: Self::Session,
+        keeper: &'a mut Keeper<Self::Link>,
+        was_read: &'a mut bool,
+    ) -> BoxFuture<'a, Result<End, Orphaned>> {
+        async move {
+            self.report(Link::Connected).await?;
+            self.serve_session(&*session, keeper, was_read).await
         }
+        .boxed()
     }
 
-    /// Waits for a time, or for the permit; ends early when told something.
-    async fn wait_for(&mut self, wait: Option<Duration>) -> Option<End> {
-        let Self { commands, permit, limits, link, .. } = self;
-        let over = async {
-            match wait {
-                Some(wait) => sleep(wait).await,
-                None => permit.granted(limits.command).await,
-            }
-        };
-        tokio::pin!(over);
-        loop {
-            tokio::select! {
-                biased;
-                command = commands.recv() => match command {
-                    Some(Command::Reconnect(new)) => {
-                        *link = new;
-                        return Some(End::Reconnect);
-                    }
-                    // A new connection is read anyway.
-                    Some(Command::Reread) => {}
-                    // Nothing is in flight without a session.
-                    Some(Command::Finish | Command::Stop) | None => return Some(End::Stopped),
-                },
-                () = &mut over => return None,
-            }
-        }
+    fn ended(&mut self) {
+        self.mailbox.lost();
     }
 
-    async fn connect(&mut self) -> Result<Box<dyn BrokerSession>, End> {
-        let link = Arc::clone(&self.link);
-        let late = LinkError { category: "timeout", message: "no connection in time".to_owned() };
-        let connecting = async { timeout(self.limits.connect, link.connect()).await.unwrap_or(Err(late)) };
-        tokio::pin!(connecting);
-        loop {
-            tokio::select! {
-                biased;
-                () = self.permit.revoked() => return Err(End::Revoked),
-                command = self.commands.recv() => match command {
-                    Some(Command::Reconnect(new)) => {
-                        self.link = new;
-                        return Err(End::Reconnect);
-                    }
-                    Some(Command::Reread) => {}
-                    Some(Command::Finish | Command::Stop) | None => return Err(End::Stopped),
-                },
-                connected = &mut connecting => {
-                    return connected.map_err(|error| End::Failed(Reported::Down(error.message)));
-                }
-            }
-        }
+    fn tell(&mut self, failure: Failure) -> BoxFuture<'_, Result<(), Orphaned>> {
+        self.report(match failure {
+            Failure::Down(words) => Link::Down(words.into()),
+            Failure::Unreadable(words) => Link::Unreadable(words.into()),
+        })
+        .boxed()
     }
+}
 
+impl Work {
     /// Serves one session. `was_read` says whether the broker could be read on it.
-    async fn serve(&mut self, session: &dyn BrokerSession, pace: &Pace, was_read: &mut bool) -> Result<End, Orphaned> {
-        let permit = self.permit.clone();
+    async fn serve_session(
+        &self,
+        session: &dyn BrokerSession,
+        keeper: &mut Keeper<dyn BrokerLink>,
+        was_read: &mut bool,
+    ) -> Result<End, Orphaned> {
+        let (permit, pace) = (keeper.permit.clone(), &self.pace);
         let (user, meter) = (Arc::clone(&self.user), Arc::clone(&self.meter));
         let owner = user.strip_prefix("waystation:").unwrap_or(&user);
         let limits = self.limits.clone();
@@ -281,9 +180,9 @@ impl BrokerDrive {
             tokio::select! {
                 biased;
                 () = permit.revoked() => return Ok(End::Revoked),
-                command = self.commands.recv() => match command {
+                command = keeper.commands.recv() => match command {
                     Some(Command::Reconnect(new)) => {
-                        self.link = new;
+                        keeper.link = new;
                         return Ok(End::Reconnect);
                     }
                     Some(Command::Reread) => read_next = true,
@@ -292,7 +191,7 @@ impl BrokerDrive {
                 },
                 event = session.next_event() => {
                     let (name, queue) = match event {
-                        SessionEvent::Lost(reason) => return Ok(End::Failed(Reported::Down(reason))),
+                        SessionEvent::Lost(reason) => return Ok(End::Failed(Failure::Down(reason))),
                         SessionEvent::QueueRemoved { queue, .. } => (queue, true),
                         SessionEvent::AddressRemoved { address } => (address, false),
                     };
@@ -315,7 +214,7 @@ impl BrokerDrive {
                             self.report(Link::Outcome(outcome)).await?;
                             self.mailbox.done(&job.slot, job.generation);
                         }
-                        Err(reason) => return Ok(End::Failed(Reported::Down(reason))),
+                        Err(reason) => return Ok(End::Failed(Failure::Down(reason))),
                     }
                 }
                 contents = contents => {
@@ -327,8 +226,8 @@ impl BrokerDrive {
                             *was_read = true;
                             self.report(Link::Contents(Arc::new(contents))).await?;
                         }
-                        Err(ReadError::Unreadable(words)) => return Ok(End::Failed(Reported::Unreadable(words))),
-                        Err(ReadError::Dead(reason)) => return Ok(End::Failed(Reported::Down(reason))),
+                        Err(ReadError::Unreadable(words)) => return Ok(End::Failed(Failure::Unreadable(words))),
+                        Err(ReadError::Dead(reason)) => return Ok(End::Failed(Failure::Down(reason))),
                     }
                 }
                 taken = self.mailbox.take(room, lowest), if room > 0 => {

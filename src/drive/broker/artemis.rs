@@ -49,18 +49,6 @@ impl BrokerLink for ArtemisLink {
     }
 }
 
-impl From<ConnectError> for LinkError {
-    fn from(error: ConnectError) -> Self {
-        Self { category: error.category(), message: error.to_string() }
-    }
-}
-
-impl From<AttachError> for LinkError {
-    fn from(error: AttachError) -> Self {
-        Self { category: "protocol", message: error.to_string() }
-    }
-}
-
 /// One connection to Artemis. Fields are dropped in order: links before session before connection.
 struct ArtemisSession {
     management: Management,

@@ -18,19 +18,14 @@ use ask::Standing;
 
 use super::link::{BrokerSession, Call};
 use super::ops::{self, ListedQueue, Refusal};
-use super::pace::Pace;
+use crate::drive::meter::Meter;
+use crate::drive::pace::Pace;
 use crate::engine::permit::Permit;
 use crate::messaging::broker::{Contents, Done, Entry, Job, ObservedQueue, Queue, Routing, Settings, Wish, is_ground};
 use crate::messaging::ids::Slot;
 
 /// An own removal is expected to be told within this time; what is told later is somebody else's.
 const ECHO: Duration = Duration::from_secs(10);
-
-/// What counts commands.
-pub trait Meter: Send + Sync {
-    /// A management operation was answered (`ok`, `refused`) or not (`lost`, `timeout`).
-    fn command(&self, operation: &'static str, result: &'static str, took: Duration);
-}
 
 /// Why a job was not answered.
 #[derive(Debug, PartialEq)]

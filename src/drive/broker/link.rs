@@ -4,6 +4,8 @@
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+pub use crate::drive::keep::LinkError;
+
 /// One management operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -13,16 +15,6 @@ pub struct Call {
     pub operation: &'static str,
     /// Its parameters: a JSON array.
     pub params: Value,
-}
-
-/// Why there is no session. Texts carry no secrets.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{message}")]
-pub struct LinkError {
-    /// Bounded name for metrics: `unreachable`, `timeout`, `tls`, `login`, `protocol`.
-    pub category: &'static str,
-    /// What happened, in words for people.
-    pub message: String,
 }
 
 /// Why an operation brought nothing.

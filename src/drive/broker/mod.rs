@@ -8,5 +8,4 @@ pub mod artemis;
 pub mod carry;
 pub mod link;
 pub mod ops;
-pub mod pace;
 pub mod read;
