@@ -44,8 +44,13 @@ impl Names {
             Entity::LinkRoute { direction: Direction::In, .. } => self.compose("route-in", slot, ""),
             Entity::LinkRoute { direction: Direction::Out, .. } => self.compose("route-out", slot, ""),
             Entity::Connector(connector) => self.connector(&connector.broker),
-            Entity::Readiness { .. } => self.compose("ready", "", ""),
+            Entity::Readiness { .. } => self.readiness(),
         }
+    }
+
+    /// The name of the readiness listener.
+    pub fn readiness(&self) -> String {
+        self.compose("ready", "", "")
     }
 
     /// The name of the connector to a broker, which links are bound to.

@@ -8,9 +8,7 @@ use super::link::{Operation, Request, Type};
 use super::names::Names;
 use crate::drive::amqp::Secret;
 use crate::messaging::ids::Slot;
-use crate::messaging::router::{
-    AutoLink, Connector, Direction, Distribution, Entity, connector_slot, readiness_slot,
-};
+use crate::messaging::router::{AutoLink, Connector, Direction, Distribution, Entity, connector_slot, readiness_slot};
 
 /// Seconds after which a silent broker counts as gone.
 const IDLE_SECONDS: u32 = 16;
@@ -162,9 +160,7 @@ pub fn shown(names: &Names, of: Type, get: impl Fn(&str) -> Option<Value>) -> Op
                 let external = text("externalAddress").map(Arc::from);
                 Entity::AutoLink(AutoLink { direction: direction(&text("direction")?)?, broker: broker()?, external })
             }
-            Type::LinkRoute => {
-                Entity::LinkRoute { direction: direction(&text("direction")?)?, broker: broker()? }
-            }
+            Type::LinkRoute => Entity::LinkRoute { direction: direction(&text("direction")?)?, broker: broker()? },
             Type::Connector => {
                 text("role").filter(|role| role == "route-container")?;
                 Entity::Connector(Connector {

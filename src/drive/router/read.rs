@@ -108,7 +108,8 @@ pub async fn read(
             of => ops::attributes(of),
         };
         pages(caller, of, attributes, PAGES, deadline, |row| {
-            let Some((name, shown)) = ops::shown(names, of, |attribute| by_position(attributes, &row, attribute)) else {
+            let Some((name, shown)) = ops::shown(names, of, |attribute| by_position(attributes, &row, attribute))
+            else {
                 return;
             };
             let Reading { memory, contents } = &mut reading;
