@@ -5,7 +5,6 @@
 //! seed nobody outside knows. 100,000 slots cost less than 4 MB.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use ahash::RandomState;

@@ -25,7 +25,8 @@ impl Names {
 
     /// Whether the owner made what is called so.
     pub fn is_ours(&self, name: &str) -> bool {
-        name.get(DIGITS..).is_some_and(|rest| rest.starts_with(&self.mark))
+        let parts = name.split_at_checked(DIGITS);
+        parts.is_some_and(|(digits, rest)| digits.is_ascii() && rest.starts_with(&self.mark))
     }
 
     /// The name of an entity of a slot. One of another distribution, broker (of a link route) or port keeps the name
@@ -91,7 +92,7 @@ mod tests {
         let names = Names::new("shop");
         let address = Entity::Address { distribution: Distribution::Balanced, waypoint: true };
         let name = names.name("tenant.space/orders", &address);
-        assert_eq!(name, "a8f2a4c1.waystation-shop.address/tenant.space/orders");
+        assert_eq!(name, "fd465685.waystation-shop.address/tenant.space/orders");
         let other = Entity::Address { distribution: Distribution::Multicast, waypoint: false };
         assert_eq!(names.name("tenant.space/orders", &other), name);
         let digits: BTreeSet<String> =

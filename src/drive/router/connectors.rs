@@ -1,0 +1,175 @@
+//! The connections from a router to brokers: asked for soon after they were made, often while one is not up, and now
+//! and then otherwise. A change is told once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::carry::{Carrier, Halt, text};
+use super::link::Type;
+use super::read::{by_position, pages};
+use crate::messaging::router::RouterLink as Report;
+
+const ATTRIBUTES: &[&str] = &["name", "connectionStatus", "connectionMsg"];
+/// Between two looks while all are up.
+const CALM: Duration = Duration::from_secs(10);
+/// Between two looks while one is not up: as long as it has been so, within these bounds.
+const SOONEST: Duration = Duration::from_millis(2);
+const LATEST: Duration = Duration::from_secs(2);
+/// A connection that was not up yet is told as down only after this time.
+const GRACE: Duration = Duration::from_secs(1);
+/// What was asked so long ago is as good as now.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// What is known of the connectors of one router, by broker.
+#[derive(Debug, Default)]
+pub struct Connectors {
+    known: Mutex<BTreeMap<Arc<str>, State>>,
+    looked: Mutex<Option<Instant>>,
+    /// One was made.
+    news: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    up: bool,
+    /// Since when it is not up, or when it was made.
+    since: Instant,
+    /// It was made a moment ago, and need not be up yet.
+    settling: bool,
+    /// What was told last: up, or the words.
+    told: Option<Option<Arc<str>>>,
+}
+
+impl State {
+    fn new() -> Self {
+        Self { up: false, since: Instant::now(), settling: true, told: None }
+    }
+}
+
+impl Connectors {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, State>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One was made, anew perhaps.
+    pub fn made(&self, broker: &Arc<str>) {
+        let mut known = self.known();
+        let told = known.get(broker).and_then(|state| state.told.clone());
+        known.insert(broker.clone(), State { told, ..State::new() });
+        *self.looked() = None;
+        drop(known);
+        self.news.notify_one();
+    }
+
+    /// One was taken away.
+    pub fn gone(&self, broker: &str) {
+        self.known().remove(broker);
+    }
+
+    /// Whether the connection was up when looked at last.
+    pub fn is_up(&self, broker: &str) -> bool {
+        self.known().get(broker).is_some_and(|state| state.up)
+    }
+
+    /// Whether the connection was told to be down, and still is for all that is known.
+    pub fn is_down(&self, broker: &str) -> bool {
+        self.known().get(broker).is_some_and(|state| !state.settling && matches!(state.told, Some(Some(_))))
+    }
+
+    /// When to look again; never, where there is none.
+    fn wait(&self) -> Option<Duration> {
+        let known = self.known();
+        let ages = known.values().filter(|state| !state.up).map(|state| state.since.elapsed());
+        match ages.min() {
+            Some(age) => Some(age.clamp(SOONEST, LATEST)),
+            None => (!known.is_empty()).then_some(CALM),
+        }
+    }
+
+    /// Takes in what the router says of one connector. What is to be told, and whether it just came up.
+    fn take_in(&self, broker: &Arc<str>, status: &str, message: Option<String>) -> (Option<Report>, bool) {
+        let mut known = self.known();
+        let state = known.entry(broker.clone()).or_insert_with(State::new);
+        let up = status == "SUCCESS";
+        let came_up = up && !state.up;
+        if state.up && !up {
+            state.since = Instant::now();
+        }
+        state.up = up;
+        state.settling &= !up && state.since.elapsed() < GRACE;
+        if state.settling {
+            return (None, false);
+        }
+        let news = (!up).then(|| match message.filter(|message| !message.is_empty()) {
+            Some(message) => format!("{status}: {message}").into(),
+            None => status.into(),
+        });
+        if state.told.as_ref() == Some(&news) {
+            return (None, came_up);
+        }
+        state.told = Some(news.clone());
+        (Some(Report::Connector(broker.clone(), news)), came_up)
+    }
+}
+
+impl Carrier<'_> {
+    /// Asks for all connectors, unless that was done a moment ago.
+    pub(super) async fn look_at_connectors(&self) -> Result<(), Halt> {
+        let connectors = &self.connectors;
+        if connectors.looked().is_some_and(|at| at.elapsed() < FRESH) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let mut rows = Vec::new();
+        pages(&self.caller, Type::Connector, ATTRIBUTES, 1, self.means.deadline, |row| rows.push(row)).await?;
+        let mut seen = BTreeSet::new();
+        for row in rows {
+            let get = |attribute| text(by_position(ATTRIBUTES, &row, attribute));
+            let Some(broker) = get("name").and_then(|name| self.names().broker(&name)) else { continue };
+            let status = get("connectionStatus").unwrap_or_else(|| "UNKNOWN".to_owned());
+            let (report, came_up) = connectors.take_in(&broker, &status, get("connectionMsg"));
+            if came_up {
+                self.watch.soon();
+            }
+            if let Some(report) = report {
+                self.tell(report);
+            }
+            seen.insert(broker);
+        }
+        // Taken away by hand; what was made meanwhile was not to be seen yet.
+        connectors.known().retain(|broker, state| seen.contains(broker) || state.since >= began);
+        *connectors.looked() = Some(began);
+        Ok(())
+    }
+
+    /// Looks after the connectors until the session is of no use any more; says why.
+    pub async fn keep_connectors(&self) -> String {
+        loop {
+            *self.connectors.looked() = None;
+            match self.look_at_connectors().await {
+                Ok(()) => {}
+                Err(Halt::Dead(reason)) => return reason,
+                Err(Halt::Refused(words)) => tracing::warn!(words, "a router does not show its connectors"),
+            }
+            let wait = async {
+                match self.connectors.wait() {
+                    Some(wait) => sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.connectors.news.notified() => {}
+                () = wait => {}
+            }
+        }
+    }
+}
