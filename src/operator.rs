@@ -8,6 +8,7 @@ pub mod links;
 pub mod meters;
 pub mod process;
 pub mod requests;
+pub mod router_links;
 
 use std::future::Future;
 use std::sync::Arc;

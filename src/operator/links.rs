@@ -9,6 +9,7 @@ use crate::cluster::secrets::SecretData;
 use crate::drive::amqp::{Connector, Endpoint, Login, Secret, Tls};
 use crate::drive::broker::artemis::ArtemisLink;
 use crate::drive::broker::link::{BrokerLink, BrokerSession, LinkError};
+use crate::drive::router::link::{RouterLink, RouterSession};
 use crate::messaging::ids::Key;
 use crate::messaging::input::Broker;
 
@@ -43,7 +44,7 @@ impl Links for ArtemisLinks {
     fn link(&self, broker: &Broker, tls: Option<NamedSecret>, credentials: Option<NamedSecret>) -> Arc<dyn BrokerLink> {
         match self.connector(broker, tls.as_ref(), credentials.as_ref()) {
             Ok(connector) => Arc::new(ArtemisLink { connector, request_deadline: self.request }),
-            Err(message) => Arc::new(Broken(LinkError { category: "secret", message })),
+            Err(message) => Arc::new(broken(message)),
         }
     }
 }
@@ -55,39 +56,45 @@ impl ArtemisLinks {
         tls: Option<&NamedSecret>,
         credentials: Option<&NamedSecret>,
     ) -> Result<Connector, String> {
-        let login = match credentials {
-            Some(secret) => {
-                let text = |name: &str| {
-                    let value = value(secret, name)?;
-                    let text = std::str::from_utf8(value);
-                    text.map(str::to_owned).map_err(|_| format!("Secret {}: {name} is not text", secret.key))
-                };
-                Login::Plain { username: text("username")?, password: Secret::new(text("password")?) }
-            }
-            None if tls.is_some_and(shows_certificate) => Login::External,
-            None => Login::Anonymous,
-        };
-        let tls = match tls {
-            None => None,
-            Some(secret) => {
-                let ca = value(secret, "ca.crt")?;
-                let identity = if shows_certificate(secret) {
-                    Some((value(secret, "tls.crt")?, value(secret, "tls.key")?))
-                } else {
-                    None
-                };
-                let tls = Tls::new(ca, identity, None).map_err(|error| format!("Secret {}: {error}", secret.key))?;
-                Some(tls)
-            }
-        };
-        Ok(Connector {
-            endpoint: Endpoint { host: broker.host.to_string(), port: broker.port },
-            login,
-            tls,
-            container_id: self.container_id.clone(),
-            deadline: self.connect,
-        })
+        let endpoint = Endpoint { host: broker.host.to_string(), port: broker.port };
+        connector(endpoint, &self.container_id, self.connect, tls, credentials)
     }
+}
+
+/// How to connect there, by what the Secrets hold; or what is wrong with them.
+pub(super) fn connector(
+    endpoint: Endpoint,
+    container_id: &str,
+    deadline: Duration,
+    tls: Option<&NamedSecret>,
+    credentials: Option<&NamedSecret>,
+) -> Result<Connector, String> {
+    let login = match credentials {
+        Some(secret) => {
+            let text = |name: &str| {
+                let value = value(secret, name)?;
+                let text = std::str::from_utf8(value);
+                text.map(str::to_owned).map_err(|_| format!("Secret {}: {name} is not text", secret.key))
+            };
+            Login::Plain { username: text("username")?, password: Secret::new(text("password")?) }
+        }
+        None if tls.is_some_and(shows_certificate) => Login::External,
+        None => Login::Anonymous,
+    };
+    let tls = match tls {
+        None => None,
+        Some(secret) => {
+            let ca = value(secret, "ca.crt")?;
+            let identity = if shows_certificate(secret) {
+                Some((value(secret, "tls.crt")?, value(secret, "tls.key")?))
+            } else {
+                None
+            };
+            let tls = Tls::new(ca, identity, None).map_err(|error| format!("Secret {}: {error}", secret.key))?;
+            Some(tls)
+        }
+    };
+    Ok(Connector { endpoint, login, tls, container_id: container_id.to_owned(), deadline })
 }
 
 fn shows_certificate(secret: &NamedSecret) -> bool {
@@ -100,10 +107,21 @@ fn value<'a>(secret: &'a NamedSecret, name: &str) -> Result<&'a [u8], String> {
 }
 
 /// A link that says why there is none.
-struct Broken(LinkError);
+pub(super) struct Broken(LinkError);
+
+/// For a Secret with which nothing can be made.
+pub(super) fn broken(message: String) -> Broken {
+    Broken(LinkError { category: "secret", message })
+}
 
 impl BrokerLink for Broken {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn BrokerSession>, LinkError>> {
+        ready(Err(self.0.clone())).boxed()
+    }
+}
+
+impl RouterLink for Broken {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn RouterSession>, LinkError>> {
         ready(Err(self.0.clone())).boxed()
     }
 }

@@ -159,11 +159,7 @@ pub(super) fn encode(request: Request, prefix: &str) -> management::Request {
         }
         Operation::Query { offset, count, attributes } => {
             let number = |number: u32| SimpleValue::Int(i32::try_from(number).unwrap_or(i32::MAX));
-            properties.extend([
-                ("entityType", text(&of)),
-                ("offset", number(offset)),
-                ("count", number(count)),
-            ]);
+            properties.extend([("entityType", text(&of)), ("offset", number(offset)), ("count", number(count))]);
             let names = attributes.iter().map(|name| Value::String((*name).to_owned())).collect();
             body.insert(Value::String("attributeNames".to_owned()), Value::List(names));
         }

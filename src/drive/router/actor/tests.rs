@@ -20,7 +20,7 @@ use crate::drive::router::ops;
 use crate::engine::permit::{Granter, permit};
 use crate::messaging::broker::Class as Turn;
 use crate::messaging::router::{
-    AutoLink, Connector, Contents, Direction, Distribution, Entity, Entry, Wish, connector_slot, readiness_slot,
+    AutoLink, Connector, Contents, Direction, Distribution, Entry, Wish, connector_slot, readiness_slot,
 };
 
 const OWNER: &str = "o";
