@@ -208,11 +208,8 @@ impl Plan {
             },
         };
         // Few names make many meetings.
-        let mut focus = Focus {
-            namespaces: random.within(1..3) as usize,
-            names: random.within(2..8) as usize,
-            made: Vec::new(),
-        };
+        let mut focus =
+            Focus { namespaces: random.within(1..3) as usize, names: random.within(2..8) as usize, made: Vec::new() };
         let mut steps = Vec::new();
         for space in SPACES {
             if random.chance(850) {

@@ -151,6 +151,9 @@ impl<T: Send + 'static> Serve for Work<T> {
     }
 }
 
+/// A job (none for what we gave ourselves to do), and what came of it; or why the session is of no use any more.
+type Carried = (Option<Job>, Result<Result<Done, String>, String>);
+
 /// What a session does beside its jobs, one after the other.
 enum Stage {
     /// Whether our readiness listener is there.
@@ -179,8 +182,7 @@ impl<T: Send + 'static> Work<T> {
         let (teller, mut told) = mpsc::unbounded_channel();
         let carrier = Carrier::new(means, Caller::new(session, &*self.meter, &self.pace), teller);
         let carrier = &carrier;
-        let mut jobs: FuturesUnordered<BoxFuture<'_, (Option<Job>, Result<Result<Done, String>, String>)>> =
-            FuturesUnordered::new();
+        let mut jobs: FuturesUnordered<BoxFuture<'_, Carried>> = FuturesUnordered::new();
         let mut in_flight: BTreeSet<Slot> = BTreeSet::new();
         // Slots that were acted on since the read began: what is known of them is newer than the read.
         let mut newer: BTreeSet<Slot> = BTreeSet::new();

@@ -5,6 +5,7 @@
 
 mod caller;
 mod claims;
+mod links;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +16,12 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
 
 pub use caller::Caller;
 pub use claims::Claims;
 
 use super::connectors::Connectors;
-use super::link::{Answer, CallError, Request, Type};
+use super::link::{Answer, CallError, Request};
 use super::memory::{Memory, Stray, without_credentials};
 use super::names::Names;
 use super::ops::{self, Credentials, Shown};
@@ -31,8 +31,6 @@ use crate::engine::permit::Permit;
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::router::{Abilities, AutoLink, Done, Entity, Entry, Job, RouterLink as Report, Wish};
 
-/// A new link is looked at after these waits, one after the other, until it is active: about a second in all.
-const LOOKS_MS: [u64; 9] = [2, 5, 10, 20, 40, 80, 160, 300, 400];
 /// Names that conflict: somebody else may be at work in the same place, but not forever.
 const TRIES: usize = 3;
 
@@ -60,9 +58,11 @@ impl From<CallError> for Halt {
     }
 }
 
-/// With which credentials the connectors to brokers were made, by broker: no router shows it. Kept for as long as the
-/// drive lives.
-pub type Logins = Mutex<BTreeMap<Arc<str>, Option<(Key, u64)>>>;
+/// With which credentials a connector was made, if any: no router shows it.
+pub type Login = Option<(Key, u64)>;
+
+/// Those of the connectors to brokers, by broker. Kept for as long as the drive lives.
+pub type Logins = Mutex<BTreeMap<Arc<str>, Login>>;
 
 /// What a carrier works with, of its drive.
 #[derive(Clone, Copy)]
@@ -321,69 +321,6 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    // === Links ===
-
-    /// Looks at each link by itself until it is active, for about a second. Tells those that are not; a link whose
-    /// connector is not up is that connector's matter.
-    pub(super) async fn until_active(
-        &self,
-        slot: &Slot,
-        links: Vec<AutoLink>,
-    ) -> Result<Vec<(AutoLink, Arc<str>)>, Halt> {
-        let mut waiting: Vec<(AutoLink, Arc<str>, u32)> =
-            links.into_iter().map(|link| (link, "not seen".into(), 0)).collect();
-        for wait in LOOKS_MS {
-            sleep(Duration::from_millis(wait)).await;
-            waiting.retain(|(link, ..)| !self.connectors.is_down(&link.broker));
-            self.may_send().await;
-            let looks = waiting.iter().map(|(link, ..)| {
-                self.send(ops::read(Type::AutoLink, self.names().name(slot, &Entity::AutoLink(link.clone()))))
-            });
-            let looks = join_all(looks.collect::<Vec<_>>()).await;
-            for (at, look) in looks.into_iter().enumerate().rev() {
-                let (link, words, failures) = &mut waiting[at];
-                let (status, now) = match look {
-                    Ok(Answer::Entity(attributes)) => Watch::words(link, |name| attributes.get(name).cloned()),
-                    Ok(_) | Err(CallError::NotFound) => ("gone".to_owned(), "the link is gone".into()),
-                    Err(error) => return Err(error.into()),
-                };
-                if status == "active" {
-                    waiting.remove(at);
-                    continue;
-                }
-                *words = now;
-                *failures += u32::from(status == "failed");
-            }
-            // The router itself tries again only after seconds.
-            if waiting.iter().all(|(.., failures)| *failures >= 2) {
-                break;
-            }
-        }
-        if !waiting.is_empty() {
-            self.look_at_connectors().await?;
-        }
-        let own_fault = waiting.into_iter().filter(|(link, ..)| self.connectors.is_up(&link.broker));
-        Ok(own_fault.map(|(link, words, _)| (link, words)).collect())
-    }
-
-    /// Makes a link anew that is on the router, unless somebody is at work on its slot. False: it was not.
-    pub(super) async fn renew(&self, slot: &Slot, link: &AutoLink) -> Result<bool, Halt> {
-        let Some(_claim) = self.claims.try_claim(slot) else { return Ok(false) };
-        let entity = Entity::AutoLink(link.clone());
-        if !self.memory().shape(slot).is_some_and(|shape| shape.contains(&entity)) {
-            return Ok(false);
-        }
-        self.may_send().await;
-        let going = self.send_deletes(slot, std::slice::from_ref(&entity), &[]);
-        let coming = self.send(ops::create(self.names(), slot, &entity, &None));
-        for gone in join_all(going).await {
-            gone_or_never_there(gone)?;
-        }
-        let answer = coming.await;
-        self.made(slot, &entity, &None, answer).await?;
-        Ok(true)
-    }
-
     // === Gone ===
 
     async fn gone(&self, slot: &Slot) -> Result<(), Halt> {
@@ -450,7 +387,7 @@ impl<'a> Carrier<'a> {
         (there, memory.strays(slot).to_vec())
     }
 
-    fn logins(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Option<(Key, u64)>>> {
+    fn logins(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Login>> {
         self.means.logins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
