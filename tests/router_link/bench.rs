@@ -7,6 +7,9 @@ use anyhow::{Context, Result, bail};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use waystation::drive::amqp::{Connector as Reach, Endpoint, Login, Secret};
+use waystation::drive::broker::artemis::ArtemisLink;
+use waystation::drive::broker::link::BrokerLink;
+use waystation::drive::broker::ops;
 use waystation::drive::keep::Limits;
 use waystation::drive::meter::Meter;
 use waystation::drive::router::actor::{Command, RouterDrive, WINDOW};
@@ -15,7 +18,7 @@ use waystation::drive::router::qpid::QpidLink;
 use waystation::engine::jitter::Jitter;
 use waystation::engine::mailbox::Mailbox;
 use waystation::engine::permit::{Granter, permit};
-use waystation::messaging::broker::Class;
+use waystation::messaging::broker::{Class, Queue, Routing};
 use waystation::messaging::ids::Key;
 use waystation::messaging::router::{
     AutoLink, Connector, Contents, Direction, Distribution, Done, Entry, Job, Outcome, RouterLink as Report, Wish,
@@ -53,14 +56,17 @@ pub struct Bench {
 }
 
 pub fn link_to(router: &Router, login: Login) -> QpidLink {
-    let connector = Reach {
-        endpoint: Endpoint { host: "127.0.0.1".to_owned(), port: router.port() },
+    QpidLink { connector: reach(router.port(), login), request_deadline: Duration::from_secs(60) }
+}
+
+fn reach(port: u16, login: Login) -> Reach {
+    Reach {
+        endpoint: Endpoint { host: "127.0.0.1".to_owned(), port },
         login,
         tls: None,
         container_id: "waystation-test".to_owned(),
         deadline: Duration::from_secs(20),
-    };
-    QpidLink { connector, request_deadline: Duration::from_secs(60) }
+    }
 }
 
 pub async fn broker() -> Result<StandIn> {
@@ -69,6 +75,15 @@ pub async fn broker() -> Result<StandIn> {
 
 pub async fn broker_at(port: u16) -> Result<StandIn> {
     StandIn::start(port, artemis::Login::Anonymous).await
+}
+
+/// Makes a queue on the broker at this port.
+pub async fn make_queue(port: u16, name: &str) -> Result<()> {
+    let connector = reach(port, Login::Anonymous);
+    let session = ArtemisLink { connector, request_deadline: Duration::from_secs(30) }.connect().await?;
+    let queue = Queue { name: name.into(), durable: true, max_consumers: -1 };
+    session.call(ops::create_queue(&queue, name, Routing::Anycast, OWNER, true)).await?;
+    Ok(())
 }
 
 impl Bench {

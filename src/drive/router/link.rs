@@ -35,6 +35,12 @@ impl Type {
             Self::Listener => "listener",
         }
     }
+
+    /// Whether a question is answered with all entities, whatever page it asks for: another part of the router
+    /// answers for these, and knows no pages.
+    pub fn is_shown_whole(self) -> bool {
+        matches!(self, Self::Connector | Self::Listener)
+    }
 }
 
 /// What is asked.

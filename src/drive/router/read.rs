@@ -63,7 +63,7 @@ pub async fn pages(
             Some(Ok(other)) => return Err(CallError::Lost(format!("not an answer to a question: {other:?}"))),
             Some(Err(error)) => return Err(error),
         };
-        if rows.len() < PAGE as usize {
+        if rows.len() < PAGE as usize || of.is_shown_whole() {
             ended = true;
         } else {
             window = (window * 2).min(at_a_time);
