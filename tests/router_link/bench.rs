@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use waystation::drive::amqp::{Connector as Reach, Endpoint, Login, Secret};
 use waystation::drive::broker::artemis::ArtemisLink;
-use waystation::drive::broker::link::BrokerLink;
+use waystation::drive::broker::link::{BrokerLink, BrokerSession};
 use waystation::drive::broker::ops;
 use waystation::drive::keep::Limits;
 use waystation::drive::meter::Meter;
@@ -18,14 +18,13 @@ use waystation::drive::router::qpid::QpidLink;
 use waystation::engine::jitter::Jitter;
 use waystation::engine::mailbox::Mailbox;
 use waystation::engine::permit::{Granter, permit};
-use waystation::messaging::broker::{Class, Queue, Routing};
+use waystation::messaging::broker::{Class, Queue, Routing, Settings, ground};
 use waystation::messaging::ids::Key;
 use waystation::messaging::router::{
     AutoLink, Connector, Contents, Direction, Distribution, Done, Entry, Job, Outcome, RouterLink as Report, Wish,
 };
-use waystation_kit::artemis;
+use waystation_kit::artemis::{self, ArtemisOptions};
 use waystation_kit::router::Router;
-use waystation_kit::standin::StandIn;
 
 pub const OWNER: &str = "test";
 pub const HELD: std::result::Result<Done, String> = Ok(Done::Held { trouble: None });
@@ -38,12 +37,20 @@ impl Meter for NoMeter {
     fn command(&self, _: &'static str, _: &'static str, _: Duration) {}
 }
 
-struct NoSecrets;
+/// Of the broker.
+const USER: &str = "admin";
+const PASSWORD: &str = "do-not-print-me";
 
-impl Secrets for NoSecrets {
+struct OneSecret;
+
+impl Secrets for OneSecret {
     fn credentials(&self, _: &Key) -> Option<(String, Secret)> {
-        None
+        Some((USER.to_owned(), Secret::new(PASSWORD)))
     }
+}
+
+pub fn broker_options() -> ArtemisOptions {
+    ArtemisOptions { login: artemis::Login::password(USER, PASSWORD), ..Default::default() }
 }
 
 pub struct Bench {
@@ -69,18 +76,22 @@ fn reach(port: u16, login: Login) -> Reach {
     }
 }
 
-pub async fn broker() -> Result<StandIn> {
-    broker_at(0).await
+async fn broker_session(port: u16) -> Result<Box<dyn BrokerSession>> {
+    let login = Login::Plain { username: USER.to_owned(), password: Secret::new(PASSWORD) };
+    let connector = reach(port, login);
+    Ok(ArtemisLink { connector, request_deadline: Duration::from_secs(30) }.connect().await?)
 }
 
-pub async fn broker_at(port: u16) -> Result<StandIn> {
-    StandIn::start(port, artemis::Login::Anonymous).await
+/// Lets nothing come into being by being used below `ns.s/`.
+pub async fn forbid_creation(port: u16) -> Result<()> {
+    let all = ops::put_settings(&ground("ns.s/"), &Settings::default());
+    broker_session(port).await?.call(all).await?;
+    Ok(())
 }
 
 /// Makes a queue on the broker at this port.
 pub async fn make_queue(port: u16, name: &str) -> Result<()> {
-    let connector = reach(port, Login::Anonymous);
-    let session = ArtemisLink { connector, request_deadline: Duration::from_secs(30) }.connect().await?;
+    let session = broker_session(port).await?;
     let queue = Queue { name: name.into(), durable: true, max_consumers: -1 };
     session.call(ops::create_queue(&queue, name, Routing::Anycast, OWNER, true)).await?;
     Ok(())
@@ -103,7 +114,7 @@ impl Bench {
             limits: Limits { window: WINDOW, ..Limits::default() },
             jitter: Jitter::seeded(1),
             meter: Arc::new(NoMeter),
-            secrets: Arc::new(NoSecrets),
+            secrets: Arc::new(OneSecret),
         };
         tokio::spawn(drive.run());
         granter.grant(Instant::now() + Duration::from_secs(1_000_000));
@@ -206,6 +217,6 @@ pub fn connector(broker: &str, port: u16) -> Entry {
         host: "127.0.0.1".into(),
         port,
         ssl_profile: None,
-        credentials: None,
+        credentials: Some((Key::new("infra", "login"), 1)),
     })
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,11 +14,11 @@ use waystation::drive::router::ops;
 use waystation::messaging::router::{
     Abilities, Direction, Distribution, Done, Entity, Entry, RouterLink as Report, Wish, connector_slot, readiness_slot,
 };
-use waystation_kit::artemis;
+use waystation_kit::artemis::{self, Artemis};
 use waystation_kit::router::{Router, RouterOptions};
 use waystation_kit::router_core::Flavour;
 
-use crate::bench::{OWNER, broker, link_to, make_queue};
+use crate::bench::{OWNER, broker_options, forbid_creation, link_to, make_queue};
 
 fn anycast() -> Entry {
     Entry::Address { distribution: Distribution::Balanced, waypoint: false, links: Box::new([]) }
@@ -42,7 +43,8 @@ async fn the_schema_says_what_a_router_can_do() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_entry_is_made_read_back_and_taken_away() -> Result<()> {
     let router = Router::start(RouterOptions::default()).await?;
-    let broker = broker().await?;
+    let broker = Artemis::start(broker_options()).await?;
+    forbid_creation(broker.port()).await?;
     make_queue(broker.port(), "ns.s/queue.x/y").await?;
     let mut bench = Bench::start(&router);
     ensure!(bench.contents().await?.slots.is_empty());
@@ -143,17 +145,18 @@ async fn a_connector_and_its_links_follow_their_broker() -> Result<()> {
     let router = Router::start(RouterOptions::default()).await?;
     let mut bench = Bench::start(&router);
     bench.contents().await?;
-    let port = free_port().await?;
-    ensure!(bench.does(&connector_slot("b"), hold(connector("b", port))).await? == HELD);
+    let mut broker = Artemis::prepare(broker_options())?;
+    ensure!(bench.does(&connector_slot("b"), hold(connector("b", broker.port()))).await? == HELD);
     ensure!(bench.does("ns.s/q", hold(queue("b", None))).await? == HELD, "its connector's matter");
-    let words = bench.connector("b").await?;
-    ensure!(words.is_some(), "nobody listens there");
-    let broker = bench::broker_at(port).await?;
-    make_queue(port, "ns.s/p").await?;
+    let down = |words: Option<Arc<str>>| words.is_some();
+    ensure!(bench.connector_until("b", down).await?, "nobody listens there");
+    broker.start_again().await?;
+    make_queue(broker.port(), "ns.s/p").await?;
     ensure!(bench.connector_until("b", |words| words.is_none()).await?);
-    ensure!(bench.does("ns.s/p", hold(queue("b", None))).await? == HELD, "active now");
-    drop(broker);
-    ensure!(bench.connector_until("b", |words| words.is_some()).await?);
+    let held = bench.does("ns.s/p", hold(queue("b", None))).await?;
+    ensure!(held == HELD, "active now: {held:?}");
+    broker.stop().await?;
+    ensure!(bench.connector_until("b", down).await?);
     Ok(())
 }
 
