@@ -23,7 +23,7 @@ use crate::artemis::Login;
 use crate::router_core::{Answer, Request};
 
 /// How long an answer may take.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 const WINDOW: u32 = 20_000;
 
 /// A connection for management requests.

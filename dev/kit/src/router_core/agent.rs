@@ -130,6 +130,7 @@ impl Core {
         let attributes = complete(self.flavour, kind, told).map_err(bad)?;
         let mut entity = Entity { kind, attributes, file: false };
         self.check_unique(&entity).map_err(bad)?;
+        self.check_policy(&entity).map_err(|words| (500, format!("PolicyError: {words}")))?;
         let event = match kind.name {
             "connector" => {
                 entity.attributes.insert("failoverUrls".to_owned(), text(&format!("amqp://{}", host_port(&entity))));
@@ -141,6 +142,7 @@ impl Core {
                 name: entity.text("name").unwrap_or_default().to_owned(),
                 host: entity.text("host").unwrap_or_default().to_owned(),
                 port: entity.text("port").unwrap_or_default().to_owned(),
+                multi_tenant: entity.attributes.get("multiTenant") == Some(&Value::Bool(true)),
             }),
             _ => None,
         };
@@ -161,6 +163,34 @@ impl Core {
                     "adding {} duplicates unique attribute '{key}' from existing {}",
                     entity.quoted(),
                     other.quoted()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the policy does not take is no bad request but an error inside.
+    fn check_policy(&self, vhost: &Entity) -> Result<(), String> {
+        let hostname = vhost.text("hostname").unwrap_or_default();
+        let defaults = match vhost.attributes.get("groups") {
+            Some(Value::Map(groups)) => groups.get(&Value::from("$default")).is_some(),
+            _ => false,
+        };
+        if vhost.attributes.get("allowUnknownUser") == Some(&Value::Bool(true)) && !defaults {
+            return Err(format!(
+                "Policy '{hostname}' is invalid: Policy vhost '{hostname}' allows connections by default but default \
+                 settings are not defined"
+            ));
+        }
+        let aliases = |entity: &Entity| -> Vec<String> {
+            entity.text("aliases").unwrap_or_default().split(',').map(|alias| alias.trim().to_owned()).collect()
+        };
+        for other in self.agent.entities.iter().filter(|other| other.kind.name == "vhost") {
+            let taken = aliases(other);
+            if let Some(alias) = aliases(vhost).iter().find(|alias| !alias.is_empty() && taken.contains(*alias)) {
+                let other = other.text("hostname").unwrap_or_default();
+                return Err(format!(
+                    "Policy for vhost '{hostname}' alias '{alias}' conflicts with existing alias for vhost '{other}'"
                 ));
             }
         }

@@ -103,7 +103,7 @@ pub struct AutoLink {
     pub bound: Bound,
     /// What it is doing.
     pub status: OperStatus,
-    /// Why it failed last; stays when it is active again.
+    /// Why it failed last; stays when it is active again, and goes with the connection.
     pub last_error: Option<String>,
     fallback: bool,
 }
@@ -244,8 +244,9 @@ impl Core {
     pub fn set_auto_link(&mut self, identity: u64, status: OperStatus, error: Option<&str>) {
         if let Some(link) = self.auto_links.get_mut(identity) {
             link.status = status;
-            if status == OperStatus::Failed {
-                link.last_error = error.map(str::to_owned);
+            match status {
+                OperStatus::Failed | OperStatus::Inactive => link.last_error = error.map(str::to_owned),
+                OperStatus::Attaching | OperStatus::Active => {}
             }
         }
     }

@@ -169,6 +169,8 @@ pub enum Event {
         host: String,
         /// What it binds: a number or a service's name.
         port: String,
+        /// Clients' addresses get what they give as host name and `/` in front.
+        multi_tenant: bool,
     },
     /// A listener shall listen no more.
     ListenerGone(String),

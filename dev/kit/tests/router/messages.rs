@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_amqp::Value;
 use waystation_kit::amqp_client::{Client, Consumer, Node, Outgoing};
 use waystation_kit::artemis::{Artemis, ArtemisOptions};
-use waystation_kit::process::eventually;
+use waystation_kit::process::{Port, eventually};
 use waystation_kit::router::management::Management;
 use waystation_kit::router::{Router, RouterOptions};
 use waystation_kit::router_core::Request;
@@ -105,6 +105,46 @@ async fn a_queue_stores_on_the_broker_what_nobody_receives() -> Result<()> {
     ensure!(client.receive_and_release("t.s/work", 1, SOON).await?.len() == 1);
     client.close().await?;
     ensure!(at_broker.receive("t.s/work", 1, SOON).await?.iter().any(|message| message.body == "kept"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_host_name_that_a_client_gives_is_its_tenant_without_any_vhost() -> Result<()> {
+    let (router, mut management) = router().await?;
+    let broker = Artemis::start(ArtemisOptions::default()).await?;
+    manage(&broker, "createAddress", &["ns.one/news", "MULTICAST"]).await?;
+    broker.client().await?.send_to("ns.one/work", Node::Queue, &[]).await?;
+    management.make(&connector("broker", &broker)).await?;
+    make_queue(&mut management, "ns.one/work", "broker").await?;
+    for direction in ["in", "out"] {
+        let attributes = [("pattern", "ns.one/news"), ("direction", direction), ("connection", "broker")];
+        management.make(&create(LINK_ROUTE, direction, &attributes)).await?;
+    }
+    let port = Port::claim()?;
+    let number = Value::String(port.number().to_string());
+    let attributes = [("host", "127.0.0.1".into()), ("port", number), ("multiTenant", Value::Bool(true))];
+    management.make(&Request::create(LISTENER, Some("tenants"), &attributes)).await?;
+    until(&router, AUTO_LINK, "ns.one/work-out", "operStatus", "active").await?;
+
+    let mut one = Tenant::connect(port.number(), "ns.one").await?;
+    let mut other = Tenant::connect(port.number(), "ns.two").await?;
+    let mut news = one.receiver("news").await?;
+    one.send("news", "headline").await?;
+    ensure!(next(&mut news, SOON).await?.as_deref() == Some("headline"));
+
+    // The other's address of that name is another one, and nobody is there.
+    let mut others_work = other.receiver("work").await?;
+    one.send("work", "mine").await?;
+    ensure!(next(&mut others_work, MOMENT).await?.is_none(), "another tenant's message came");
+    let mut work = one.receiver("work").await?;
+    ensure!(next(&mut work, SOON).await?.as_deref() == Some("mine"));
+    // Without a broker in between the outcome is the receiver's.
+    let (sent, received) = tokio::join!(other.send("work", "yours"), next(&mut others_work, SOON));
+    sent?;
+    ensure!(received?.as_deref() == Some("yours"));
+    // Who comes by another listener says the whole name.
+    router.client().await?.send_text("ns.one/work", "from outside").await?;
+    ensure!(next(&mut work, SOON).await?.as_deref() == Some("from outside"));
     Ok(())
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fe2o3_amqp::connection::ConnectionHandle;
 use fe2o3_amqp::sasl_profile::SaslProfile;
+use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::types::messaging::{AmqpValue, ApplicationProperties, Body, Message, Properties, Source, Target};
 use fe2o3_amqp::types::primitives::SimpleValue;
 use fe2o3_amqp::{Connection, Receiver, Sender, Session};
@@ -102,7 +104,11 @@ pub async fn manage(broker: &Artemis, operation: &str, parameters: &[&str]) -> R
         .insert("_AMQ_ResourceName", SimpleValue::String("broker".to_owned()))
         .insert("_AMQ_OperationName", SimpleValue::String(operation.to_owned()))
         .build();
-    let body = serde_json::to_string(parameters)?;
+    let parameters: Vec<serde_json::Value> = parameters
+        .iter()
+        .map(|text| text.parse::<bool>().map_or_else(|_| serde_json::Value::from(*text), serde_json::Value::Bool))
+        .collect();
+    let body = serde_json::to_string(&parameters)?;
     let message = Message::builder()
         .properties(Properties::builder().reply_to(reply_to).build())
         .application_properties(properties)
@@ -115,4 +121,60 @@ pub async fn manage(broker: &Artemis, operation: &str, parameters: &[&str]) -> R
     ensure!(succeeded, "{operation}: {:?}", reply.message().body);
     connection.close().await?;
     Ok(())
+}
+
+/// A client that gives a host name of its own.
+pub struct Tenant {
+    _connection: ConnectionHandle<()>,
+    session: SessionHandle<()>,
+    links: u32,
+}
+
+impl Tenant {
+    pub async fn connect(port: u16, hostname: &str) -> Result<Self> {
+        let stream = eventually(SOON, "the listener is there", || async {
+            Ok(tokio::net::TcpStream::connect(("127.0.0.1", port)).await?)
+        })
+        .await?;
+        let mut connection = Connection::builder()
+            .container_id(hostname)
+            .hostname(hostname)
+            .scheme("amqp")
+            .sasl_profile(SaslProfile::Anonymous)
+            .open_with_stream(stream)
+            .await?;
+        let session = Session::begin(&mut connection).await?;
+        Ok(Self { _connection: connection, session, links: 0 })
+    }
+
+    fn name(&mut self) -> String {
+        self.links += 1;
+        format!("link-{}", self.links)
+    }
+
+    pub async fn send(&mut self, address: &str, text: &str) -> Result<()> {
+        let name = self.name();
+        let mut sender = Sender::attach(&mut self.session, name, address).await?;
+        let outcome = tokio::time::timeout(SOON, sender.send(text)).await.context("no outcome")??;
+        ensure!(outcome.is_accepted(), "{outcome:?}");
+        sender.close().await?;
+        Ok(())
+    }
+
+    pub async fn receiver(&mut self, address: &str) -> Result<Receiver> {
+        let name = self.name();
+        Ok(Receiver::attach(&mut self.session, name, address).await?)
+    }
+}
+
+/// The next message, accepted; none when there is none in time.
+pub async fn next(receiver: &mut Receiver, within: Duration) -> Result<Option<String>> {
+    let Ok(received) = tokio::time::timeout(within, receiver.recv::<Body<Value>>()).await else { return Ok(None) };
+    let delivery = received?;
+    receiver.accept(&delivery).await?;
+    Ok(match delivery.body() {
+        Body::Value(AmqpValue(Value::String(text))) => Some(text.clone()),
+        Body::Data(data) => data.iter().next().map(|data| String::from_utf8_lossy(&data.0).into_owned()),
+        other => Some(format!("{other:?}")),
+    })
 }

@@ -160,9 +160,9 @@ impl Shared {
         let events = lock(&self.plane).apply_events();
         for event in events {
             match event {
-                Event::ListenerMade { name, host, port } => {
+                Event::ListenerMade { name, host, port, multi_tenant } => {
                     let shared = Arc::clone(self);
-                    self.spawn("listener", name, listener(host, port, shared));
+                    self.spawn("listener", name, listener(host, port, multi_tenant, shared));
                 }
                 Event::ListenerGone(name) => self.abort("listener", name),
                 Event::ConnectorMade(connector) => {
@@ -215,17 +215,17 @@ async fn main_listener(first: TcpListener, port: u16, shared: Arc<Shared>) {
             continue;
         };
         tokio::select! {
-            () = accept(bound, &shared) => {}
+            () = accept(bound, false, &shared) => {}
             _ = running.wait_for(|running| !*running) => {}
         }
     }
 }
 
 /// A listener that was made by management. One whose port is taken is there all the same and listens to nobody.
-async fn listener(host: String, port: String, shared: Arc<Shared>) {
+async fn listener(host: String, port: String, multi_tenant: bool, shared: Arc<Shared>) {
     let Some(port) = number(&port) else { return };
     if let Ok(listener) = TcpListener::bind((host.as_str(), port)).await {
-        accept(listener, &shared).await;
+        accept(listener, multi_tenant, &shared).await;
     }
 }
 
@@ -237,7 +237,7 @@ fn number(port: &str) -> Option<u16> {
     }
 }
 
-async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
+async fn accept(listener: TcpListener, multi_tenant: bool, shared: &Arc<Shared>) {
     loop {
         let Ok((stream, from)) = listener.accept().await else { continue };
         let (shared, from) = (Arc::clone(shared), from.to_string());
@@ -246,27 +246,28 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
             tokio::select! {
                 _ = cut.changed() => {}
                 // A client that goes or cannot log in is its own affair.
-                _ = welcome(stream, &from, &shared) => {}
+                _ = welcome(stream, &from, multi_tenant, &shared) => {}
             }
         });
     }
 }
 
-async fn welcome(stream: TcpStream, from: &str, shared: &Arc<Shared>) -> std::io::Result<()> {
+async fn welcome(stream: TcpStream, from: &str, multi_tenant: bool, shared: &Arc<Shared>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     goes_on(shared).await;
     match &shared.tls {
-        None => admit(stream, from, shared).await,
-        Some(tls) => admit(tls.accept(stream).await?, from, shared).await,
+        None => admit(stream, from, multi_tenant, shared).await,
+        Some(tls) => admit(tls.accept(stream).await?, from, multi_tenant, shared).await,
     }
 }
 
-async fn admit<S>(mut stream: S, from: &str, shared: &Arc<Shared>) -> std::io::Result<()>
+async fn admit<S>(mut stream: S, from: &str, multi_tenant: bool, shared: &Arc<Shared>) -> std::io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let mechanism = wire::admit(&mut stream, &shared.gate).await?;
-    converse(stream, Peer::Client, from, &mechanism, shared).await
+    let user = if mechanism == "ANONYMOUS" { "anonymous" } else { "" };
+    converse(stream, Peer::Client { multi_tenant }, from, (&mechanism, user), shared).await
 }
 
 /// Waits while the router hangs.
@@ -276,12 +277,18 @@ async fn goes_on(shared: &Shared) {
 }
 
 /// Takes frames and writes frames until either ends.
-async fn converse<S>(stream: S, peer: Peer, host: &str, mechanism: &str, shared: &Arc<Shared>) -> std::io::Result<()>
+async fn converse<S>(
+    stream: S,
+    peer: Peer,
+    host: &str,
+    login: (&str, &str),
+    shared: &Arc<Shared>,
+) -> std::io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let (give, given) = mpsc::unbounded_channel();
-    let id = lock(&shared.plane).connected(peer, host, mechanism, give);
+    let id = lock(&shared.plane).connected(peer, host, login, give);
     let _leave = Leave { id, shared: Arc::clone(shared) };
     let (reader, writer) = tokio::io::split(stream);
     tokio::select! {
@@ -361,25 +368,31 @@ async fn write(
 /// Keeps a connector connected for as long as it exists.
 async fn connect(connector: Connector, shared: Arc<Shared>) {
     let at = format!("{}:{}", connector.host, connector.port);
+    let mut words = String::new();
     loop {
-        // The router says so from the moment in which it dials.
-        lock(&shared.plane).core.set_connector(&connector.name, "SUCCESS", "");
+        // The router says so from the moment in which it dials; what it said last stays until there is an answer.
+        lock(&shared.plane).core.set_connector(&connector.name, "SUCCESS", &words);
         let mut cut = shared.cut.subscribe();
         let mut opened = false;
         let result = tokio::select! {
             _ = cut.changed() => Ok(()),
             result = dial(&connector, &mut opened, &shared) => result,
         };
-        let words = match result {
+        let trouble = match result {
             Ok(()) => format!("Connection to {at} failed: amqp:connection:framing-error connection aborted"),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                 format!("Connection to {at} failed: amqp:unauthorized-access {error}")
             }
-            Err(error) if opened => {
-                format!("Connection to {at} failed: amqp:connection:framing-error connection aborted ({error})")
+            Err(_) if opened => {
+                format!("Connection to {at} failed: amqp:connection:framing-error connection aborted")
             }
-            Err(error) => format!("Connection to {at} failed: proton:io {error} - disconnected {at}"),
+            Err(error) => {
+                let error = error.to_string();
+                let words = error.split(" (os error").next().unwrap_or_default();
+                format!("Connection to {at} failed: proton:io {words} - disconnected {at}")
+            }
         };
+        words = format!("[C0] {trouble}");
         lock(&shared.plane).core.set_connector(&connector.name, "CONNECTING", &words);
         tokio::time::sleep(if opened { RECONNECT_AFTER_OPEN } else { RECONNECT }).await;
     }
@@ -394,8 +407,9 @@ async fn dial(connector: &Connector, opened: &mut bool, shared: &Arc<Shared>) ->
     wire::log_in(&mut stream, &connector.host, user).await?;
     *opened = true;
     let peer = Peer::Container { connector: connector.name.clone(), route: connector.route_container };
-    let mechanism = if user.is_some() { "PLAIN" } else { "ANONYMOUS" };
-    converse(stream, peer, &connector.host, mechanism, shared).await
+    let login = user.map_or(("ANONYMOUS", "anonymous"), |(user, _)| ("PLAIN", user));
+    let at = format!("{}:{}", connector.host, connector.port);
+    converse(stream, peer, &at, login, shared).await
 }
 
 /// A login by name, for the options of a configuration.

@@ -105,7 +105,8 @@ impl Plane {
             return;
         }
         let address = if gives { source_address(&attach) } else { target_address(&attach) };
-        let Some(address) = address.map(|address| local(&address, self.core.id())) else {
+        let tenant = self.connections.get(&session.0).map(|connection| connection.tenant.clone()).unwrap_or_default();
+        let Some(address) = address.map(|address| tenant + &local(&address, self.core.id())) else {
             let kind = if gives { Kind::Nothing } else { Kind::Anonymous };
             self.take_place(id, kind);
             self.answer(id, &attach);
@@ -116,7 +117,7 @@ impl Plane {
         let routes = self.core.routes_for(&address, direction);
         if !routes.is_empty() {
             let bounds = routes.iter().map(|route| route.bound.clone()).collect();
-            self.route(id, attach, bounds);
+            self.route(id, attach, &address, bounds);
             return;
         }
         let treatment = self.core.treatment(&address);
@@ -243,7 +244,7 @@ impl Plane {
                 let Some(client_link) = self.links.get_mut(&client) else { return };
                 let Some(asked) = client_link.asked.take() else { return };
                 client_link.delivery_count = initial;
-                let (source, target) = (attach.source.clone(), attach.target.clone());
+                let (source, target) = super::route::seen_by_client(&asked, attach);
                 self.answer(client, &Attach { source, target, ..*asked });
             }
             _ => {}

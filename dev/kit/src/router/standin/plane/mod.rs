@@ -47,7 +47,10 @@ pub(super) enum Out {
 #[derive(Debug, Clone)]
 pub(super) enum Peer {
     /// Somebody who came to a listener.
-    Client,
+    Client {
+        /// Whether the host name that the client gives goes before its addresses.
+        multi_tenant: bool,
+    },
     /// Whom a connector of that name reached; links of route containers are found.
     Container {
         /// The connector.
@@ -67,6 +70,8 @@ struct Connection {
     channels: HashMap<u16, u16>,
     sessions: HashMap<u16, Session>,
     container: String,
+    /// What goes before every address of a client; mostly nothing.
+    tenant: String,
     row: Row,
 }
 
@@ -128,12 +133,12 @@ impl Plane {
         &mut self,
         peer: Peer,
         host: &str,
-        mechanism: &str,
+        (mechanism, user): (&str, &str),
         out: mpsc::UnboundedSender<Out>,
     ) -> ConnectionId {
         let id = self.number();
         let (role, direction) = match &peer {
-            Peer::Client | Peer::Container { route: false, .. } => ("normal", "in"),
+            Peer::Client { .. } | Peer::Container { route: false, .. } => ("normal", "in"),
             Peer::Container { .. } => ("route-container", "out"),
         };
         let row = Row::from([
@@ -143,6 +148,7 @@ impl Plane {
             ("dir", Value::from(direction)),
             ("protocol", Value::from("amqp")),
             ("sasl", Value::from(mechanism)),
+            ("user", Value::from(user)),
             ("isAuthenticated", Value::Bool(!mechanism.is_empty())),
             ("opened", Value::Bool(true)),
             ("active", Value::Bool(true)),
@@ -157,6 +163,7 @@ impl Plane {
             channels: HashMap::new(),
             sessions: HashMap::new(),
             container: String::new(),
+            tenant: String::new(),
             row,
         };
         self.connections.insert(id, connection);
@@ -218,15 +225,29 @@ impl Plane {
             usize::try_from(open.max_frame_size.0).unwrap_or(usize::MAX).clamp(512, MAX_FRAME as usize);
         connection.container.clone_from(&open.container_id);
         connection.row.insert("container", Value::from(open.container_id.as_str()));
+        if let (Peer::Client { multi_tenant: true }, Some(hostname)) = (&connection.peer, &open.hostname) {
+            connection.tenant = format!("{hostname}/");
+            connection.row.insert("tenant", Value::from(connection.tenant.as_str()));
+        }
         if let Some(silence) = open.idle_time_out.filter(|silence| *silence > 0) {
             let _ = connection.out.send(Out::Beat(Duration::from_millis(u64::from(silence) / 2)));
         }
         let (row, peer) = (connection.row.clone(), connection.peer.clone());
-        self.core.show_connection(id, Some(row));
+        let told = |key: &str| match row.get(key) {
+            Some(Value::String(text)) => text.clone(),
+            _ => String::new(),
+        };
+        let (host, mechanism, user) = (told("host"), told("sasl"), told("user"));
+        self.core.show_connection(id, Some(row.clone()));
         match peer {
-            Peer::Client => self.open(id, None),
+            Peer::Client { .. } => self.open(id, None),
             Peer::Container { connector, route } => {
-                self.core.set_connector(&connector, "SUCCESS", "");
+                let message = format!(
+                    "[C{id}] Connection Opened: dir=out host={host} vhost= encrypted=no auth={mechanism} user={user} \
+                     container_id={}",
+                    open.container_id
+                );
+                self.core.set_connector(&connector, "SUCCESS", &message);
                 if route {
                     self.container_opened(id, &connector, &open.container_id);
                 }
