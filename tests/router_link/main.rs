@@ -62,7 +62,7 @@ async fn every_kind_of_entry_is_made_read_back_and_taken_away() -> Result<()> {
         (readiness_slot(), Entry::Readiness { host: "127.0.0.1".into(), port }),
     ];
     for (slot, entry) in &entries {
-        let result = bench.does(slot, hold(entry.clone())).await?;
+        let result = bench.does(slot, hold(entry.clone())).await.with_context(|| slot.to_string())?;
         // Nobody answers for the queue of another name.
         let trouble = matches!(&result, Ok(Done::Held { trouble: Some(words) }) if words.contains("is "));
         ensure!(result == HELD || trouble && &**slot == "ns.s/other", "{slot}: {result:?}");
@@ -78,7 +78,7 @@ async fn every_kind_of_entry_is_made_read_back_and_taken_away() -> Result<()> {
     ensure!(again.serving().await?, "our readiness listener is there");
     ensure!(*again.contents().await? == *contents, "another process sees the same");
     for (slot, _) in entries.iter().rev() {
-        let result = again.does(slot, Wish::Gone).await?;
+        let result = again.does(slot, Wish::Gone).await.with_context(|| slot.to_string())?;
         ensure!(result == Ok(Done::Gone), "{slot}: {result:?}");
     }
     ensure!(again.reread().await?.slots.is_empty());

@@ -279,6 +279,10 @@ impl<'a> Carrier<'a> {
                         Some((_, Shown::Known(_, there))) if sure && there == without_credentials(entity) => {
                             return Ok(());
                         }
+                        // Cut names may be the same within one space, if somebody is after that.
+                        Some((_, Shown::Known(other, _) | Shown::Stray(other))) if other != *slot => {
+                            return Err(Halt::Refused(words));
+                        }
                         Some(_) => {
                             self.may_send().await;
                             gone_or_never_there(self.send(ops::delete(of, name.clone())).await)?;

@@ -3,12 +3,19 @@
 //! A name is `<8 hex digits>.waystation-<owner>.<what>.<slot>`. The digits stand first since routers find an entity
 //! by comparing its name with each in a list, octet by octet: with a common beginning, 100,000 names cost several
 //! times as much. They also tell apart what differs in nothing else that is shown.
+//!
+//! A name of more than 512 bytes stops a qdrouterd for good, so that a long slot is cut; what is left still has all of
+//! its space in it, and a number for the rest: nobody's names are like those of another space.
 
 use std::sync::Arc;
 
 use crate::messaging::router::{Direction, Entity, digest};
 
 const DIGITS: usize = 8;
+/// The longest name.
+const MOST_BYTES: usize = 480;
+/// `~` and the digits of a number, in place of what is cut.
+const CUT_BYTES: usize = 17;
 
 /// Names for one owner. Owners have letters, digits and `-` only, so that the mark of one is never another's beginning.
 #[derive(Clone, Debug)]
@@ -70,8 +77,17 @@ impl Names {
 
     fn compose(&self, what: &str, slot: &str, external: &str) -> String {
         // Brokers have no `/` in their names, so that `what` ends at the first.
-        let shown = format!("{}{what}/{slot}", self.mark);
+        let mut shown = format!("{}{what}/{slot}", self.mark);
         let number = digest(&(&shown, external));
+        if shown.len() > MOST_BYTES - DIGITS {
+            let rest = digest(&shown);
+            let mut end = MOST_BYTES - DIGITS - CUT_BYTES;
+            while !shown.is_char_boundary(end) {
+                end -= 1;
+            }
+            shown.truncate(end);
+            shown = format!("{shown}~{rest:016x}");
+        }
         format!("{:08x}{shown}", (number ^ (number >> 32)) as u32)
     }
 }
@@ -122,9 +138,24 @@ mod tests {
     }
 
     #[test]
+    fn a_long_slot_is_cut_behind_its_space_and_keeps_a_name_of_its_own() {
+        let (owner, broker) = ("o".repeat(32), "b".repeat(63));
+        let names = Names::new(&owner);
+        let space = format!("{}.{}/", "n".repeat(63), "s".repeat(253));
+        let mut all = BTreeSet::new();
+        for unit in ["a", "ü", "\u{1f407}"] {
+            for length in 1..=255 {
+                let name = names.name(&format!("{space}{}", unit.repeat(length)), &link(Direction::Out, &broker, None));
+                assert!(name.len() <= MOST_BYTES && name.contains(&space) && names.is_ours(&name), "{name}");
+                assert!(all.insert(name));
+            }
+        }
+    }
+
+    #[test]
     fn the_owner_is_seen_and_never_taken_for_another() {
         let (ours, longer) = (Names::new("a"), Names::new("a-b"));
-        let slot = "ü".repeat(300);
+        let slot = "ü".repeat(200);
         let name = ours.name(&slot, &link(Direction::In, "b", None));
         assert!(ours.is_ours(&name) && name.ends_with(&slot));
         assert!(!longer.is_ours(&name));
