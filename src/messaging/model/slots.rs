@@ -326,8 +326,7 @@ impl Model {
     /// The space and the address that a broker-side name stands for.
     fn address_of_slot(&self, slot: &Slot, id: &TargetId) -> Option<(Key, String)> {
         if self.configs.get(&id.config).is_some_and(|c| c.obj.single) {
-            let space = self.spaces_of_config.get(&id.config)?.first()?;
-            return Some((space.clone(), slot.to_string()));
+            return Some((self.single_winner(&id.config)?, slot.to_string()));
         }
         let (_, address) = slot.split_once('/')?;
         Some((names::space_of(slot)?, address.to_owned()))

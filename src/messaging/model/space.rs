@@ -92,7 +92,7 @@ impl Model {
     }
 
     /// The one space of a RouterConfig with tenancy Single: the accepted one, then the oldest, then by name.
-    fn single_winner(&self, config: &Key) -> Option<Key> {
+    pub(super) fn single_winner(&self, config: &Key) -> Option<Key> {
         let spaces = self.spaces_of_config.get(config)?;
         let rank = |key: &&Key| {
             let space = self.spaces.get(*key);

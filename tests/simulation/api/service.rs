@@ -262,28 +262,30 @@ impl ApiServer {
         }
     }
 
-    fn carry_out(&self, world: &mut World, ask: &Ask) -> Result<String, Refusal> {
+    fn carry_out(&self, world: &mut World, ask: &Ask) -> Result<Bytes, Refusal> {
         if ask.path == "/apis/waystation.dev/v1alpha1" {
-            return Ok(kinds().to_string());
+            return Ok(kinds().to_string().into());
         }
         if ask.path.ends_with("/events") {
             world.events += 1;
-            return Ok(ask.json.to_string());
+            return Ok(ask.body.clone());
         }
         let target = ask.target.as_ref().ok_or((404, "NotFound"))?;
         let id = Id::new(target.plural, &target.namespace, &target.name);
         if ask.method == Method::GET {
             if target.name.is_empty() {
-                return self.list(world, ask, target);
+                return self.list(world, ask, target).map(Bytes::from);
             }
-            let object = world.api.get(&id).ok_or((404, "NotFound"))?;
-            return Ok(shown(object, ask.metadata_only));
+            return world.api.text(&id, ask.metadata_only);
         }
         let body = &ask.json;
-        let object = if ask.method == Method::POST {
+        if ask.method == Method::POST {
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
-            world.api.create(&Id::new(target.plural, &target.namespace, name), body)?
-        } else if ask.method == Method::PUT {
+            let id = Id::new(target.plural, &target.namespace, name);
+            world.api.create(&id, body)?;
+            return world.api.text(&id, false);
+        }
+        let object = if ask.method == Method::PUT {
             let object = world.api.get(&id).ok_or((404, "NotFound"))?;
             let version = &body["metadata"]["resourceVersion"];
             if *version != object["metadata"]["resourceVersion"] && !world.lies(Lie::BlindLease) {
@@ -292,18 +294,19 @@ impl ApiServer {
             world.api.update(&id, |object| object["spec"] = body["spec"].clone())?
         } else if ask.content_type.contains("json-patch") {
             if world.lies(Lie::ForgottenFinalizer) && body.to_string().contains("\"add\"") {
-                return Ok(world.api.get(&id).ok_or((404, "NotFound"))?.to_string());
+                return world.api.text(&id, false);
             }
             patch::json_patch(&mut world.api, &id, body)?
         } else if target.status {
             if target.plural == Plural::Addresses && world.lies_once(Lie::DroppedStatus) {
-                return Ok(world.api.get(&id).ok_or((404, "NotFound"))?.to_string());
+                return world.api.text(&id, false);
             }
             patch::apply_status(&mut world.api, &id, body)?
         } else {
             return Err((415, "UnsupportedMediaType"));
         };
-        Ok(object.to_string())
+        // An object that this has ended is in the answer all the same.
+        if world.api.get(&id).is_some() { world.api.text(&id, false) } else { Ok(shown(&object, false).into()) }
     }
 
     fn list(&self, world: &mut World, ask: &Ask, target: &Target) -> Result<String, Refusal> {
@@ -333,7 +336,8 @@ impl ApiServer {
 
 /// An object as it is shown.
 pub fn shown(object: &Value, metadata_only: bool) -> String {
-    if metadata_only { partial(object).to_string() } else { object.to_string() }
+    let text = if metadata_only { serde_json::to_string(&partial(object)) } else { serde_json::to_string(object) };
+    text.unwrap()
 }
 
 /// The name of a `metadata.name=NAME` selector, the only one that is asked for.

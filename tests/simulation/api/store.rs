@@ -96,6 +96,8 @@ pub struct Store {
     pub version: u64,
     pub objects: BTreeMap<Id, Arc<Value>>,
     history: BTreeMap<u64, Change>,
+    /// Objects as watches show them: writing JSON is most of what a simulation costs.
+    texts: BTreeMap<Id, Bytes>,
     /// Watches cannot begin before this version.
     pub compacted: u64,
     uids: u64,
@@ -117,6 +119,7 @@ impl Store {
             version: 100,
             objects: BTreeMap::new(),
             history: BTreeMap::new(),
+            texts: BTreeMap::new(),
             compacted: 0,
             uids: 0,
             policy,
@@ -142,6 +145,13 @@ impl Store {
         self.objects.get(id)
     }
 
+    /// An object as JSON text.
+    pub fn text(&self, id: &Id, metadata_only: bool) -> Result<Bytes, Refusal> {
+        let object = self.objects.get(id).ok_or((404, "NotFound"))?;
+        let known = self.texts.get(id).filter(|_| metadata_only == id.plural.metadata_only());
+        Ok(known.cloned().unwrap_or_else(|| shown(object, metadata_only).into()))
+    }
+
     /// All of a kind, by namespace and name.
     pub fn all(&self, plural: Plural) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
         self.objects.range(Id::new(plural, "", "")..).take_while(move |(id, _)| id.plural == plural)
@@ -163,14 +173,16 @@ impl Store {
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         let object = Arc::new(object);
         let seen = shown(&object, id.plural.metadata_only());
-        let line = format!(r#"{{"type":"{word}","object":{seen}}}"#)
-            + "
-";
-        let change = Change { version: self.version, at: Instant::now(), id: id.clone(), line: line.into() };
+        let before = format!(r#"{{"type":"{word}","object":"#);
+        let line = Bytes::from(format!("{before}{seen}}}\n"));
+        let text = line.slice(before.len()..before.len() + seen.len());
+        let change = Change { version: self.version, at: Instant::now(), id: id.clone(), line };
         self.history.insert(self.version, change);
         if word == "DELETED" {
             self.objects.remove(id);
+            self.texts.remove(id);
         } else {
+            self.texts.insert(id.clone(), text);
             self.objects.insert(id.clone(), Arc::clone(&object));
         }
         self.moved[id.plural as usize].notify_waiters();
@@ -295,6 +307,7 @@ impl Store {
             }
         }
         self.objects = objects;
+        self.texts.clear();
         self.version += 10_000;
         self.history.clear();
         self.compact();

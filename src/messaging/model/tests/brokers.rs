@@ -210,6 +210,23 @@ fn what_a_broker_still_holds_of_a_space_that_moved_away_stands_for_nobody() {
 }
 
 #[test]
+fn with_tenancy_single_names_stand_for_the_space_that_has_the_seat() {
+    let mut w = World::bare();
+    w.config("rc", &["b"]);
+    w.change_config(|c| c.single = true);
+    w.space("s");
+    w.address("q", Queue);
+    w.advance(2_000);
+    w.space("a");
+    w.change("q", |a| a.dead_letter = Some("missing".into()));
+    w.advance(5_000);
+    assert_eq!(w.ready("q"), Some((false, reason::DEAD_LETTER_NOT_FOUND)));
+    w.restart();
+    w.advance(5_000);
+    assert!(w.broker("b").queues.contains_key("q"), "what was in force before still is");
+}
+
+#[test]
 fn a_dead_broker_does_not_keep_a_new_space_from_a_living_one() {
     let mut w = World::bare();
     w.config("rc", &["a", "b"]);
