@@ -1,10 +1,11 @@
-//! From an Address to what a broker holds for it.
+//! From an Address to what brokers and routers hold for it.
 
 use std::sync::Arc;
 
 use super::broker::{Entry, FullPolicy, Queue, Routing, Settings};
 use super::ids::Slot;
 use super::input::{Address, AddressType, Defaults, Redelivery, Ttl};
+use super::router::{self, AutoLink, Direction, Distribution};
 
 /// What is in force where the spec is silent, after the RouterConfig's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,7 +51,7 @@ pub struct References {
     pub expiry: Option<Slot>,
 }
 
-/// What a broker holds for the address under the name `slot` in a brokered space.
+/// What a broker holds for the address under the name `slot`.
 /// `ground`: the slot of the space's own settings, where it has a prefix.
 pub fn entry(address: &Address, slot: &Slot, refs: &References, defaults: &Defaults, ground: Option<Slot>) -> Entry {
     let queue = |durable, max_consumers| Some(Queue { name: slot.clone(), durable, max_consumers });
@@ -89,6 +90,47 @@ fn settings(address: &Address, refs: &References, defaults: &Defaults) -> Settin
         min_expiry_delay_ms: ttl.minimum_ms,
         max_expiry_delay_ms: ttl.maximum_ms,
     }
+}
+
+/// The slot of the routers that stands for an address.
+pub fn route_slot(kind: AddressType, slot: &Slot, refs: &References) -> Slot {
+    match (&refs.topic, kind) {
+        (Some(topic), AddressType::Subscription) => format!("{topic}::{slot}").into(),
+        _ => slot.clone(),
+    }
+}
+
+/// What the routers hold for an address whose slot the brokers `on` hold, sorted by name; none while there is nothing
+/// that they could lead to. `open`: senders are let in, too.
+pub fn route_entry(kind: AddressType, on: &[&Arc<str>], open: bool) -> Option<router::Entry> {
+    let address = |distribution| router::Entry::Address { distribution, waypoint: false, links: [].into() };
+    let by_way_of = |directions: &[Direction]| {
+        let links = on.iter().flat_map(|broker| {
+            directions.iter().map(|d| AutoLink { direction: *d, broker: Arc::clone(broker), external: None })
+        });
+        let links: Box<[AutoLink]> = links.collect();
+        let distribution = Distribution::Balanced;
+        (!links.is_empty()).then_some(router::Entry::Address { distribution, waypoint: true, links })
+    };
+    let route = |both| on.first().map(|broker| router::Entry::LinkRoute { broker: Arc::clone(broker), both });
+    match kind {
+        AddressType::Anycast => Some(address(Distribution::Balanced)),
+        AddressType::Multicast => Some(address(Distribution::Multicast)),
+        AddressType::Queue if open => by_way_of(&[Direction::In, Direction::Out]),
+        AddressType::Queue | AddressType::DeadLetter => by_way_of(&[Direction::In]),
+        AddressType::Topic => route(true),
+        AddressType::Subscription => route(false),
+    }
+}
+
+/// Whether an address of this type in a standard space has something on brokers.
+pub fn stored(kind: AddressType) -> bool {
+    !matches!(kind, AddressType::Anycast | AddressType::Multicast)
+}
+
+/// Whether an address of this type has a queue, which may hold messages.
+pub fn stores(kind: AddressType) -> bool {
+    !matches!(kind, AddressType::Multicast | AddressType::Topic)
 }
 
 /// The slots that must be held before `entry` of `slot` may be: the space's settings, a subscription's topic, a dead

@@ -53,18 +53,58 @@ impl Kind {
     }
 }
 
-/// One broker of one RouterConfig.
+/// The two kinds of data planes of messaging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Plane {
+    /// Keeps queues and their messages.
+    Broker,
+    /// Hands messages on, and keeps nothing.
+    Router,
+}
+
+impl Plane {
+    /// In words for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Broker => "broker",
+            Self::Router => "router",
+        }
+    }
+}
+
+/// One broker or router of one RouterConfig.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TargetId {
     /// The RouterConfig.
     pub config: Key,
-    /// The broker's name in that RouterConfig.
-    pub broker: Arc<str>,
+    /// Which kind it is.
+    pub plane: Plane,
+    /// Its name in that RouterConfig, unique in its kind.
+    pub name: Arc<str>,
+}
+
+impl TargetId {
+    /// A broker.
+    pub fn broker(config: Key, name: Arc<str>) -> Self {
+        Self { config, plane: Plane::Broker, name }
+    }
+
+    /// A router.
+    pub fn router(config: Key, name: Arc<str>) -> Self {
+        Self { config, plane: Plane::Router, name }
+    }
+}
+
+impl fmt::Display for TargetId {
+    /// `broker eu1`, as people call it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.plane.as_str(), self.name)
+    }
 }
 
 impl fmt::Debug for TargetId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}#{}", self.config, self.broker)
+        write!(f, "{}#{}", self.config, self.name)
     }
 }
 

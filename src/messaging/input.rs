@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::broker::{Contents, FullPolicy, Outcome};
 use super::ids::{Key, Kind, Slot, TargetId};
+use super::router::RouterLink;
 use super::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
 
 /// What the model needs of an object's metadata.
@@ -48,6 +49,18 @@ pub struct RouterConfig {
     pub tls_secret: Option<Key>,
     /// The Secret with `username`, `password` for all brokers.
     pub credentials_secret: Option<Key>,
+    /// Routers in the order of the spec; none: brokered spaces only.
+    pub routers: Vec<Router>,
+    /// The Secret with `tls.crt`, `tls.key`, `ca.crt` for all routers.
+    pub router_tls_secret: Option<Key>,
+    /// The Secret with `username`, `password` for all routers.
+    pub router_credentials_secret: Option<Key>,
+    /// The sslProfile on the routers by which they reach brokers.
+    pub broker_ssl_profile: Option<Arc<str>>,
+    /// The Secret with `username`, `password` by which routers log in to brokers.
+    pub broker_credentials_secret: Option<Key>,
+    /// Where a router listens once it is filled.
+    pub readiness: Readiness,
     /// For addresses that say nothing.
     pub defaults: Defaults,
     /// Value of the annotation `waystation.dev/resync`.
@@ -91,6 +104,41 @@ pub enum LabelTest {
     DoesNotExist,
 }
 
+impl RouterConfig {
+    /// Every Secret that it names.
+    pub fn secrets(&self) -> impl Iterator<Item = &Key> {
+        let brokers = self.tls_secret.iter().chain(&self.credentials_secret);
+        let routers = self.router_tls_secret.iter().chain(&self.router_credentials_secret);
+        brokers.chain(routers).chain(&self.broker_credentials_secret)
+    }
+}
+
+/// What a router's readiness listener binds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// Host name or address, as the router sees it.
+    pub host: Arc<str>,
+    /// Port.
+    pub port: u16,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self { host: "127.0.0.1".into(), port: 7779 }
+    }
+}
+
+/// One external router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Router {
+    /// Unique among the routers of the RouterConfig.
+    pub name: Arc<str>,
+    /// DNS name or IP address.
+    pub host: Arc<str>,
+    /// AMQP port.
+    pub port: u16,
+}
+
 /// One external broker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broker {
@@ -100,6 +148,10 @@ pub struct Broker {
     pub host: Arc<str>,
     /// AMQP port.
     pub port: u16,
+    /// How routers reach it, where that differs.
+    pub router_host: Option<Arc<str>>,
+    /// How routers reach it, where that differs.
+    pub router_port: Option<u16>,
 }
 
 /// `messaging.defaults`.
@@ -147,6 +199,8 @@ pub struct AddressSpace {
     pub meta: Meta,
     /// Its RouterConfig.
     pub config: Key,
+    /// Served by routers, with brokers behind them, instead of by one broker.
+    pub standard: bool,
     /// The status that came with the object.
     pub status: AddressSpaceStatus,
 }
@@ -261,6 +315,8 @@ pub enum Input {
     Leading(bool),
     /// Something about a broker's connection or work, from the drive started as `incarnation`.
     Target(TargetId, u64, Link),
+    /// The same of a router.
+    Router(TargetId, u64, RouterLink),
     /// A write was carried out.
     Written(super::output::WriteDone),
 }

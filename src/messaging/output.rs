@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::broker::Job;
 use super::ids::{Key, Kind, TargetId};
-use super::input::Broker;
+use super::input::{Broker, Router};
+use super::router;
 use super::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
 
 /// A drive to start or stop.
@@ -25,23 +26,38 @@ pub enum TargetChange {
         /// Secret with user name and password, known to be readable.
         credentials_secret: Option<Key>,
     },
+    /// The same for a router.
+    StartRouter {
+        /// Which router.
+        target: TargetId,
+        /// Rises with every start; comes back with each [`Input::Router`](super::input::Input::Router).
+        incarnation: u64,
+        /// Where it is.
+        router: Router,
+        /// Part of the name of all that is ours there.
+        owner: Arc<str>,
+        /// Secret with certificate and CA, known to be readable.
+        tls_secret: Option<Key>,
+        /// Secret with user name and password, known to be readable.
+        credentials_secret: Option<Key>,
+    },
     /// Connect anew, with the Secrets as they are now. The mailbox stays.
     Reconnect {
-        /// Which broker.
+        /// Which one.
         target: TargetId,
         /// The running one.
         incarnation: u64,
     },
     /// Read everything again; the connection stays.
     Reread {
-        /// Which broker.
+        /// Which one.
         target: TargetId,
         /// The running one.
         incarnation: u64,
     },
     /// Stop it; nothing is sent any more.
     Stop {
-        /// Which broker.
+        /// Which one.
         target: TargetId,
         /// The running one.
         incarnation: u64,
@@ -138,6 +154,8 @@ pub struct Settled {
     pub targets: Vec<TargetChange>,
     /// Work for drives, in order.
     pub jobs: Vec<(TargetId, Job)>,
+    /// Work for the drives of routers, in order.
+    pub router_jobs: Vec<(TargetId, router::Job)>,
     /// Writes, in order.
     pub writes: Vec<Write>,
     /// Events.

@@ -27,6 +27,18 @@ pub const DEAD_LETTER_WRONG_TYPE: &str = "DeadLetterWrongType";
 pub const BROKER_REFUSED: &str = "BrokerRefused";
 /// The broker does not answer.
 pub const BROKER_UNREACHABLE: &str = "BrokerUnreachable";
+/// No router serves.
+pub const NO_ROUTER_SERVING: &str = "NoRouterServing";
+/// A router does not answer.
+pub const ROUTER_UNREACHABLE: &str = "RouterUnreachable";
+/// A router refused; the message has its words.
+pub const ROUTER_REFUSED: &str = "RouterRefused";
+/// The routers are of a kind that cannot do it.
+pub const NOT_SUPPORTED_BY_ROUTER: &str = "NotSupportedByRouter";
+/// A link between router and broker does not become active; the message has the router's words.
+pub const LINK_FAILED: &str = "LinkFailed";
+/// A space of type standard needs routers, and the RouterConfig has none.
+pub const NO_ROUTERS: &str = "NoRouters";
 
 /// `Ready` of an AddressSpace or RouterConfig.
 pub const SERVING: &str = "Serving";
@@ -60,6 +72,12 @@ pub const ALL: &[&str] = &[
     DEAD_LETTER_WRONG_TYPE,
     BROKER_REFUSED,
     BROKER_UNREACHABLE,
+    NO_ROUTER_SERVING,
+    ROUTER_UNREACHABLE,
+    ROUTER_REFUSED,
+    NOT_SUPPORTED_BY_ROUTER,
+    LINK_FAILED,
+    NO_ROUTERS,
     SERVING,
     FILLING,
     CONNECTING,

@@ -133,6 +133,15 @@ pub struct Abilities {
 }
 
 impl Entry {
+    /// Whether messages go to, or come from, this broker by it.
+    pub fn leads_to(&self, broker: &str) -> bool {
+        match self {
+            Self::Address { links, .. } => links.iter().any(|link| *link.broker == *broker),
+            Self::LinkRoute { broker: its, .. } => **its == *broker,
+            Self::Connector(_) | Self::Readiness { .. } => false,
+        }
+    }
+
     /// What it needs and `abilities` lack, in words.
     pub fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {

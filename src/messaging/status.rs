@@ -27,7 +27,7 @@ impl Condition {
     }
 }
 
-/// State of a connection to a broker.
+/// State of a connection to a broker or router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetState {
     /// Not known yet.
@@ -52,10 +52,10 @@ impl TargetState {
     }
 }
 
-/// One row of `status.brokers` of a RouterConfig.
+/// One row of `status.brokers` or `status.routers` of a RouterConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokerStatus {
-    /// The broker's name.
+pub struct TargetStatus {
+    /// Its name.
     pub name: Arc<str>,
     /// Its state.
     pub state: TargetState,
@@ -75,7 +75,9 @@ pub struct RouterConfigStatus {
     /// The owner in force.
     pub owner: Option<Arc<str>>,
     /// By name.
-    pub brokers: Vec<BrokerStatus>,
+    pub brokers: Vec<TargetStatus>,
+    /// By name.
+    pub routers: Vec<TargetStatus>,
     /// Queues with messages whose Address was not seen to be deleted.
     pub orphans: i64,
     /// The last value of `waystation.dev/prune-orphans` that was carried out.
@@ -114,6 +116,8 @@ pub struct AddressStatus {
     pub address: Option<Arc<str>>,
     /// The brokers that hold it (each Active), by name.
     pub brokers: Vec<Arc<str>>,
+    /// The last generation that was in force: there was something to keep from then on.
+    pub configured: Option<i64>,
     /// Effective window.
     pub ttl: Ttl,
     /// Effective redelivery.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::Model;
+use super::routes::{RouteClaim, RouteSay};
 use super::slots::Claim;
-use super::state::{AddressState, Refusal};
-use crate::messaging::broker::ground;
+use super::state::{AddressState, Progress, Refusal, Route};
+use crate::messaging::broker::{Class, ground};
 use crate::messaging::entry::{self, Effective, References};
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::{AddressType, Defaults};
@@ -22,7 +23,20 @@ pub(super) enum Decision {
     /// Something that it needs is on its way: nothing to say yet.
     Wait(Refusal),
     /// Hold it there.
-    Hold(TargetId, Slot, Arc<entry::References>),
+    Hold(Plan),
+}
+
+/// What stands for an Address on data planes.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The brokers that hold its slot, by name.
+    pub on: Vec<TargetId>,
+    /// Its name on brokers.
+    pub slot: Slot,
+    /// What it refers to there.
+    pub refs: References,
+    /// What the routers hold, in a standard space.
+    pub route: Option<Route>,
 }
 
 impl Model {
@@ -38,9 +52,9 @@ impl Model {
             return;
         }
         if address.obj.meta.deleting {
-            let held = (address.holds.is_some(), address.refused);
+            let held = (address.held(), address.refused);
             self.evaluate_deletion(key);
-            if self.addresses.get(key).is_some_and(|a| (a.holds.is_some(), a.refused) != held) {
+            if self.addresses.get(key).is_some_and(|a| (a.held(), a.refused) != held) {
                 self.mark_referrers(key);
                 self.dirty_addresses.remove(key);
             }
@@ -62,14 +76,16 @@ impl Model {
         if refused {
             self.disinherit(key);
         }
+        if matches!(&decision, Decision::Wait((reason::WAITING_FOR_BROKER, _))) {
+            self.await_placement(key);
+        }
         let Some(address) = self.addresses.get(key) else { return };
         let held = (address.accepted, address.holds.clone(), was_refused);
-        if let Decision::Hold(id, slot, refs) = &decision
+        if let Decision::Hold(plan) = &decision
             && address.told.finalizer
         {
-            let space = Self::space_key(address);
-            let claim = self.claim(address, slot, refs, space);
-            self.hold(id, slot, claim);
+            self.hold_plan(key, plan, true);
+            self.settle_in_force(key, plan);
         }
         if self.addresses.get(key).is_some_and(|a| (a.accepted, a.holds.clone(), a.refused) != held) {
             self.mark_referrers(key);
@@ -77,6 +93,86 @@ impl Model {
             self.dirty_addresses.remove(key);
         }
         self.verdict_address(key, Some(decision));
+    }
+
+    /// Makes brokers and routers hold what an Address wants: routers only what its brokers have. `open`: senders are
+    /// let in.
+    pub(super) fn hold_plan(&mut self, key: &Key, plan: &Plan, open: bool) {
+        let Some(address) = self.addresses.get(key) else { return };
+        let space = Self::space_key(address);
+        for id in &plan.on {
+            let Some(address) = self.addresses.get(key) else { return };
+            let claim = self.claim(address, &plan.slot, &plan.refs, space.clone());
+            self.hold(id, &plan.slot, claim);
+        }
+        self.hold_route_of(key, plan, open);
+    }
+
+    /// Makes the routers hold what leads to the brokers that have the slot.
+    pub(super) fn hold_route_of(&mut self, key: &Key, plan: &Plan, open: bool) {
+        let (Some(route), Some(address)) = (&plan.route, self.addresses.get(key)) else { return };
+        let before = self.route_state(route).filter(|s| s.wanted).map(|s| s.entry.clone());
+        let led = |id: &TargetId| before.as_ref().is_some_and(|entry| entry.leads_to(&id.name));
+        // What was configured once is led to also before the broker could be asked again.
+        let known =
+            |id: &TargetId| address.told.status.configured.is_some() && address.told.status.brokers.contains(&id.name);
+        let there = |id: &TargetId| {
+            let state = self.target(id).and_then(|t| t.slots.get(&plan.slot));
+            state.is_some_and(|s| matches!(s.progress, Progress::Acked(_) | Progress::Restored))
+        };
+        let on: Vec<&Arc<str>> =
+            plan.on.iter().filter(|id| led(id) || known(id) || there(id)).map(|id| &id.name).collect();
+        let generation = address.obj.meta.generation;
+        let entry = match (address.obj.kind, entry::route_entry(address.obj.kind, &on, open)) {
+            (_, None) => return,
+            (AddressType::Anycast, _) => self.plain[0].clone(),
+            (AddressType::Multicast, _) => self.plain[1].clone(),
+            // Most often nothing has changed.
+            (_, Some(entry)) => match before {
+                Some(before) if *before == entry => before,
+                _ => Arc::new(entry),
+            },
+        };
+        let claim = RouteClaim {
+            tenant: Self::space_key(address),
+            holder: Some(key.clone()),
+            entry,
+            generation,
+            in_force: address.in_force == Some(generation),
+        };
+        let stale = address.route.clone().filter(|old| old != route);
+        if let Some(old) = stale {
+            self.disown_route(&old);
+            self.clear_route(&old, Class::Change);
+        }
+        self.hold_route(route, claim);
+        if let Some(address) = self.addresses.get_mut(key) {
+            (address.route, address.accepted) = (Some(route.clone()), true);
+        }
+    }
+
+    /// Takes in that everything which stands for an Address has been acknowledged.
+    fn settle_in_force(&mut self, key: &Key, plan: &Plan) {
+        let Some(address) = self.addresses.get(key) else { return };
+        let generation = address.obj.meta.generation;
+        let mut effective = Effective { ttl: address.obj.ttl, redelivery: address.obj.redelivery };
+        for id in &plan.on {
+            let Some(state) = self.target(id).and_then(|t| t.slots.get(&plan.slot)) else { return };
+            let acked = matches!(state.progress, Progress::Acked(_)) && state.confirmed;
+            if !acked || state.for_generation != generation {
+                return;
+            }
+            effective = state.effective;
+        }
+        if let Some(route) = &plan.route
+            && (self.route_say(route) != RouteSay::Held
+                || self.route_state(route).is_none_or(|s| s.for_generation != generation))
+        {
+            return;
+        }
+        if let Some(address) = self.addresses.get_mut(key) {
+            (address.in_force, address.effective) = (Some(generation), effective);
+        }
     }
 
     pub(super) fn claim(&self, address: &AddressState, slot: &Slot, refs: &References, space: Key) -> Claim {
@@ -101,12 +197,12 @@ impl Model {
     pub(super) fn winner(&self, space: &Key, canonical: &str) -> Option<&AddressState> {
         let claimants = self.members.get(space)?.claims.get(canonical)?;
         let rank = |a: &&AddressState| {
-            let rank = match (a.holds.is_some() || a.accepted, a.obj.meta.deleting) {
+            let rank = match (a.held() || a.accepted, a.obj.meta.deleting) {
                 (true, _) => 0,
                 (false, false) => 1,
                 (false, true) => 2,
             };
-            (a.holds.is_none(), rank, a.obj.meta.created_s, a.obj.meta.key.clone())
+            (!a.held(), rank, a.obj.meta.created_s, a.obj.meta.key.clone())
         };
         claimants.iter().filter_map(|key| self.addresses.get(key)).min_by_key(rank)
     }
@@ -149,15 +245,57 @@ impl Model {
                 ),
             );
         }
-        let Some(id) = self.target_of_space(&space_key) else {
-            return Decision::Wait((
-                reason::WAITING_FOR_BROKER,
-                "its space has no broker yet: see the AddressSpace".into(),
-            ));
+        let refs = match self.references(address, &space_key, &space.prefix) {
+            Ok(refs) => refs,
+            Err(other) => return other,
         };
-        match self.references(address, &space_key, &space.prefix) {
-            Ok(refs) => Decision::Hold(id, names::slot(&space.prefix, &address.obj.address), Arc::new(refs)),
-            Err(other) => other,
+        let slot = names::slot(&space.prefix, &address.obj.address);
+        let route = space.obj.standard.then(|| Route {
+            config: space.obj.config.clone(),
+            slot: entry::route_slot(address.obj.kind, &slot, &refs),
+        });
+        match self.brokers_for(address, &space_key) {
+            Some(on) => Decision::Hold(Plan { on, slot, refs, route }),
+            None => Decision::Wait((reason::WAITING_FOR_BROKER, self.why_no_broker(&space_key).into())),
+        }
+    }
+
+    /// The brokers that an Address belongs on, by name; none while that is not known.
+    pub(super) fn brokers_for(&self, address: &AddressState, space_key: &Key) -> Option<Vec<TargetId>> {
+        let space = self.spaces.get(space_key)?;
+        if !space.obj.standard {
+            return self.target_of_space(space_key).map(|id| vec![id]);
+        }
+        let config = self.configs.get(&space.obj.config)?;
+        let ids = |names: &mut dyn Iterator<Item = &Arc<str>>| {
+            let there = names.filter(|name| config.targets.contains_key(*name));
+            let ids: Vec<TargetId> =
+                there.map(|name| TargetId::broker(space.obj.config.clone(), name.clone())).collect();
+            (!ids.is_empty()).then_some(ids)
+        };
+        match address.obj.kind {
+            AddressType::Anycast | AddressType::Multicast => Some(Vec::new()),
+            AddressType::DeadLetter => ids(&mut config.targets.keys()),
+            AddressType::Queue | AddressType::Topic => ids(&mut address.placed.iter()),
+            AddressType::Subscription => {
+                let topic = self.winner(space_key, &names::canonical(address.obj.topic.as_ref()?))?;
+                let brokers = topic.holds.iter().map(|id| &id.name);
+                ids(&mut brokers.chain(&topic.placed).take(1))
+            }
+        }
+    }
+
+    fn why_no_broker(&self, space: &Key) -> &'static str {
+        let config = self.spaces.get(space).and_then(|s| self.configs.get(&s.obj.config));
+        match config {
+            Some(config) if config.targets.is_empty() => {
+                "its RouterConfig has no brokers: add one under spec.messaging.brokers, or use an anycast or multicast \
+                 address"
+            }
+            Some(_) if self.spaces.get(space).is_some_and(|s| s.obj.standard) => {
+                "no broker could be chosen yet: see the RouterConfig's brokers"
+            }
+            _ => "its space has no broker yet: see the AddressSpace",
         }
     }
 
@@ -213,7 +351,7 @@ impl Model {
                 ),
             );
         }
-        if found.obj.meta.deleting && address.holds.is_none() && !address.accepted {
+        if found.obj.meta.deleting && !address.held() && !address.accepted {
             return refuse(missing, format!("{field} names {name}, which is being deleted: name another {word}"));
         }
         if found.refused && !found.accepted {
@@ -224,7 +362,7 @@ impl Model {
             return refuse(missing, text);
         }
         // One that is refused now and was accepted before keeps what it has.
-        if found.holds.is_none() && !(found.accepted && found.refused) {
+        if !found.held() && !(found.accepted && found.refused) {
             let text = format!(
                 "{field} names {name}, which is not configured yet: see kubectl describe addr {}",
                 found.obj.meta.key.name
@@ -243,7 +381,7 @@ impl Model {
         else {
             return Ok(None);
         };
-        if found.holds.is_none() {
+        if !found.held() {
             let text = format!("the default dead letter {name} is not configured yet");
             return Err(Decision::Wait((reason::CONFIGURING, text.into())));
         }

@@ -1,8 +1,10 @@
 //! Taking events in: each updates what is known and the indexes, and marks what depends on it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::state::{AddressState, ConfigState, SpaceState, Told};
+use super::state::{AddressState, ConfigState, SpaceState};
+use super::told::Told;
 use super::{Model, Timer};
 use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Kind, Now};
@@ -72,6 +74,7 @@ impl Model {
             }
             Input::Leading(leading) => self.lead(leading),
             Input::Target(target, incarnation, link) => self.apply_link(&target, incarnation, link),
+            Input::Router(target, incarnation, link) => self.apply_router(&target, incarnation, link),
             Input::Written(done) => self.apply_written(&done),
         }
     }
@@ -98,11 +101,11 @@ impl Model {
             space.ever_accepted |= was_accepted(&space.told.status);
         }
         for address in self.addresses.values_mut() {
-            (address.told.out, address.timer_ms, address.since_ms, address.holds) = (None, None, ms, None);
-            (address.waits, address.released) = (None, false);
+            (address.told.out, address.timer_ms, address.since_ms) = (None, None, ms);
+            (address.waits, address.released, address.taken) = (None, false, false);
             // What is known of the past is what the status says: another leader may have acted since.
             address.in_force = in_force(&address.told.status);
-            address.accepted = !address.told.status.brokers.is_empty();
+            address.accepted = kept(&address.told.status);
             address.effective = Effective { ttl: address.told.status.ttl, redelivery: address.told.status.redelivery };
         }
         self.dirty_configs.extend(self.configs.keys().cloned());
@@ -143,12 +146,11 @@ impl Model {
         self.foreign_configs.remove(&key);
         if self.configs.get(&key).is_some_and(|old| old.obj.meta.uid != object.meta.uid) {
             // Its Secrets are followed by its name: nobody tells of them again.
-            let named = object.tls_secret.iter().chain(&object.credentials_secret);
-            let known: Vec<_> = named.filter_map(|s| Some((s.clone(), *self.secrets.get(s)?))).collect();
+            let known: Vec<_> = object.secrets().filter_map(|s| Some((s.clone(), *self.secrets.get(s)?))).collect();
             self.vanish_config(&key);
             self.secrets.extend(known);
         }
-        for secret in object.tls_secret.iter().chain(&object.credentials_secret) {
+        for secret in object.secrets() {
             self.configs_of_secret.entry(secret.clone()).or_default().insert(key.clone());
         }
         let Some(config) = self.configs.get_mut(&key) else {
@@ -158,6 +160,8 @@ impl Model {
                 told,
                 since_ms: self.now.mono_ms,
                 targets: Default::default(),
+                routers: Default::default(),
+                unplaced: Default::default(),
                 pruned,
                 resynced,
                 timer_ms: None,
@@ -182,13 +186,7 @@ impl Model {
             config.since_ms = self.now.mono_ms;
         }
         let defaults = old.defaults != new.defaults;
-        let gone: Vec<Key> = old
-            .tls_secret
-            .iter()
-            .chain(&old.credentials_secret)
-            .filter(|s| !new.tls_secret.iter().chain(&new.credentials_secret).any(|n| n == *s))
-            .cloned()
-            .collect();
+        let gone: Vec<Key> = old.secrets().filter(|s| !new.secrets().any(|n| n == *s)).cloned().collect();
         for secret in gone {
             if let Some(configs) = self.configs_of_secret.get_mut(&secret) {
                 configs.remove(&key);
@@ -216,7 +214,7 @@ impl Model {
         if let Some(at) = config.timer_ms {
             self.timers.remove(&(at, Timer::Config(key.clone())));
         }
-        for secret in config.obj.tls_secret.iter().chain(&config.obj.credentials_secret) {
+        for secret in config.obj.secrets() {
             if let Some(configs) = self.configs_of_secret.get_mut(secret) {
                 configs.remove(key);
                 if configs.is_empty() {
@@ -235,10 +233,10 @@ impl Model {
     fn apply_space(&mut self, object: Box<AddressSpace>) {
         let key = object.meta.key.clone();
         self.decodable(Kind::AddressSpace, &key);
-        let replaced = self
-            .spaces
-            .get(&key)
-            .is_some_and(|old| old.obj.meta.uid != object.meta.uid || old.obj.config != object.config);
+        let replaced = self.spaces.get(&key).is_some_and(|old| {
+            let old = &old.obj;
+            old.meta.uid != object.meta.uid || (&old.config, old.standard) != (&object.config, object.standard)
+        });
         if replaced {
             self.vanish_space(&key);
         }
@@ -254,6 +252,7 @@ impl Model {
                 prefix: "".into(),
                 broker: None,
                 cleared: false,
+                cleared_on: BTreeSet::new(),
                 written_ms: None,
                 timer_ms: None,
                 obj: object,
@@ -323,14 +322,16 @@ impl Model {
             let told = Told::new(object.status.clone(), object.meta.finalizer);
             let state = AddressState {
                 in_force: in_force(&object.status),
-                // A broker in its status: it was accepted once, whatever is said of its spec now.
-                accepted: !object.status.brokers.is_empty(),
+                accepted: kept(&object.status),
                 effective: Effective { ttl: object.status.ttl, redelivery: object.status.redelivery },
                 ready: false,
                 refused: false,
                 since_ms: self.now.mono_ms,
-                holds: None,
+                placed: Vec::new(),
+                holds: Vec::new(),
+                route: None,
                 waits: None,
+                taken: false,
                 released: false,
                 timer_ms: None,
                 told,
@@ -498,13 +499,19 @@ fn was_accepted(status: &crate::messaging::status::AddressSpaceStatus) -> bool {
     status.broker.is_some() || status.accepted.as_ref().is_some_and(|c| c.status)
 }
 
+/// Whether a status tells that the Address was accepted once, whatever is said of its spec now: there is something to
+/// keep.
+fn kept(status: &crate::messaging::status::AddressStatus) -> bool {
+    !status.brokers.is_empty() || status.configured.is_some()
+}
+
 /// The generation that a status says is in force.
 pub(super) fn in_force(status: &crate::messaging::status::AddressStatus) -> Option<i64> {
     status.ready.as_ref().filter(|c| c.status).map(|c| c.generation)
 }
 
 fn remove_from<K: std::hash::Hash + Eq, V: Ord>(
-    map: &mut crate::messaging::maps::Map<K, std::collections::BTreeSet<V>>,
+    map: &mut crate::messaging::maps::Map<K, BTreeSet<V>>,
     key: &K,
     value: &V,
 ) {

@@ -17,6 +17,7 @@ impl Model {
         self.check_indexes()?;
         self.check_counts()?;
         self.check_slots()?;
+        self.check_routes()?;
         self.check_timers()
     }
 
@@ -71,28 +72,28 @@ impl Model {
         let mut held: BTreeSet<(TargetId, Slot)> = BTreeSet::new();
         for (config, state) in &self.configs {
             for (name, target) in &state.targets {
-                let id = TargetId { config: config.clone(), broker: name.clone() };
+                let id = TargetId::broker(config.clone(), name.clone());
                 for (slot, state) in &target.slots {
                     if let Some(holder) = &state.holder {
                         let address = self.addresses.get(holder).ok_or(format!("{slot}: holder {holder} is gone"))?;
-                        if address.holds.as_ref() != Some(&id) && !address.released {
+                        if !address.holds.contains(&id) && !address.released {
                             return Err(format!("{slot}: {holder} does not know that it holds it"));
                         }
                         held.insert((id.clone(), slot.clone()));
                     }
-                    if target.incarnation == 0 && matches!(state.progress, Progress::Sent(_)) {
+                    if target.line.incarnation == 0 && matches!(state.progress, Progress::Sent(_)) {
                         return Err(format!("{slot}: sent to a drive that does not run"));
                     }
                     if matches!(state.progress, Progress::Sent(generation) if generation > self.generation) {
                         return Err(format!("{slot}: sent with a generation from the future"));
                     }
-                    if matches!(state.progress, Progress::Sent(_)) && !target.started() {
+                    if matches!(state.progress, Progress::Sent(_)) && !target.line.started() {
                         return Err(format!("{slot}: sent to a drive that does not run"));
                     }
                     let orphan = state.holder.is_none()
                         && state.want == Want::Gone { only_if_empty: true }
                         && state.progress == Progress::NotEmpty;
-                    if orphan && target.read_once && !target.orphans.contains_key(slot) {
+                    if orphan && target.line.read_once && !target.orphans.contains_key(slot) {
                         return Err(format!("{slot}: an orphan that is not counted"));
                     }
                     if !is_ground(slot)
@@ -115,14 +116,73 @@ impl Model {
             }
         }
         for (key, address) in &self.addresses {
-            let Some(id) = &address.holds else { continue };
             let space = Self::space_key(address);
-            let slot = self.slot_on(id, &space, &address.obj.address);
-            if self.target(id).is_none() {
-                return Err(format!("{key}: holds a slot of a target that is gone"));
+            for id in &address.holds {
+                let slot = self.slot_on(id, &space, &address.obj.address);
+                if self.target(id).is_none() {
+                    return Err(format!("{key}: holds a slot of a target that is gone"));
+                }
+                if !held.contains(&(id.clone(), slot.clone())) {
+                    return Err(format!("{key}: does not hold {slot}, though it says so"));
+                }
             }
-            if !held.contains(&(id.clone(), slot.clone())) {
-                return Err(format!("{key}: does not hold {slot}, though it says so"));
+        }
+        Ok(())
+    }
+
+    fn check_routes(&self) -> Result<(), String> {
+        for (config, state) in &self.configs {
+            let routers = &state.routers;
+            for (slot, route) in &routers.slots {
+                if route.at.len() < routers.width() {
+                    return Err(format!("{slot}: has no place for every router"));
+                }
+                if route.wanted == routers.leaving.contains(slot) {
+                    return Err(format!("{slot}: wanted and leaving do not agree"));
+                }
+                let Some(holder) = &route.holder else {
+                    let ours = routers.connectors.contains(slot);
+                    let last = slot.rsplit("::").next().unwrap_or(slot);
+                    let id = TargetId::router(config.clone(), "".into());
+                    if route.wanted && !ours && !self.claimable(&id, last) {
+                        return Err(format!("{slot}: routed for nobody"));
+                    }
+                    continue;
+                };
+                let address = self.addresses.get(holder).ok_or(format!("{slot}: holder {holder} is gone"))?;
+                if address.route.as_ref().map(|r| &r.slot) != Some(slot) && !address.released {
+                    return Err(format!("{slot}: {holder} does not know that it is routed"));
+                }
+            }
+            for (name, router) in &routers.targets {
+                let twins = routers.targets.values().filter(|other| other.place == router.place).count();
+                if twins != 1 {
+                    return Err(format!("router {name}: shares its place"));
+                }
+            }
+            for (name, target) in &state.targets {
+                for key in &target.placed {
+                    if self.addresses.get(key).is_none_or(|a| !a.placed.contains(name)) {
+                        return Err(format!("{key}: counted on {name}, and not placed there"));
+                    }
+                }
+            }
+        }
+        for (key, address) in &self.addresses {
+            if let Some(route) = &address.route
+                && self.route_state(route).is_none_or(|s| s.holder.as_ref() != Some(key))
+            {
+                return Err(format!("{key}: does not hold route {}, though it says so", route.slot));
+            }
+        }
+        for (space, members) in &self.members {
+            let mut on = std::collections::BTreeMap::new();
+            let holds = members.all.iter().filter_map(|key| self.addresses.get(key)).flat_map(|a| &a.holds);
+            for id in holds {
+                *on.entry(id.name.clone()).or_insert(0) += 1;
+            }
+            if on != members.on {
+                return Err(format!("{space}: counts {:?} on its brokers, has {on:?}", members.on));
             }
         }
         Ok(())

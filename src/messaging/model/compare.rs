@@ -22,12 +22,12 @@ impl Model {
         let (resync, now) = (self.timing.resync_ms, self.now);
         let Some(target) = self.target_mut(id) else { return };
         let Some(contents) = target.contents.take() else { return };
-        let first = !std::mem::replace(&mut target.read_once, true);
+        let first = !std::mem::replace(&mut target.line.read_once, true);
         target.sample = (target.sample + 1) % SAMPLES;
-        let (sample, mark, filling) = (target.sample, target.read_mark, target.state == TargetState::Filling);
+        let (sample, mark, filling) = (target.sample, target.line.read_mark, target.line.state == TargetState::Filling);
         target.fill.clear();
-        target.compared = true;
-        let session = target.session_mark;
+        target.line.compared = true;
+        let session = target.line.session_mark;
         let mut slots: Vec<Slot> = target.slots.keys().cloned().collect();
         slots.sort_unstable();
         let (mut send, mut verify, mut lost) = (Vec::new(), Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ impl Model {
                         }
                     } else {
                         state.progress = Progress::Needed;
-                        target.repaired.push(slot.clone());
+                        target.line.repaired.push(slot.clone());
                         send.push(slot);
                     }
                 }
@@ -70,7 +70,7 @@ impl Model {
         if filling {
             target.fill.extend(send.iter().cloned());
         } else {
-            target.resync_ms = Some(now.mono_ms + resync);
+            target.line.resync_ms = Some(now.mono_ms + resync);
         }
         let gone = std::mem::take(&mut target.gone);
         for slot in lost {
@@ -104,11 +104,7 @@ impl Model {
                 continue;
             }
             let space = if single { None } else { names::space_of(slot) };
-            let unreadable = match &space {
-                Some(space) => self.undecodable_in.contains_key(&space.namespace),
-                None => !self.undecodable.is_empty(),
-            };
-            if unreadable {
+            if self.unreadable(single, slot) {
                 // An Address that cannot be read may stand for it.
                 continue;
             }
@@ -126,6 +122,7 @@ impl Model {
                 for_generation: 0,
                 effective: Effective::default(),
                 seen: false,
+                confirmed: false,
                 unverified: false,
                 replace: false,
                 attempts: 0,

@@ -1,14 +1,17 @@
-//! RouterConfigs: which drives run, with which Secrets, and what the status says.
+//! RouterConfigs: which drives run, and with which Secrets.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::state::{ConfigState, Progress, SlotState, Target, Want};
+use super::line::Line;
+use super::routers::Router;
+use super::state::{ConfigState, Target, Want};
 use super::{Model, Timer};
 use crate::messaging::broker::Class;
-use crate::messaging::ids::{Key, Kind, Slot, TargetId};
-use crate::messaging::output::{Status, TargetChange, Write};
-use crate::messaging::reason;
-use crate::messaging::status::{BrokerStatus, Condition, RouterConfigStatus, TargetState};
+use crate::messaging::ids::{Key, Kind, Plane, Slot, TargetId};
+use crate::messaging::input;
+use crate::messaging::output::TargetChange;
+use crate::messaging::status::TargetState;
 
 /// A Secret of a RouterConfig, as far as it is known.
 enum Secrets {
@@ -34,14 +37,14 @@ impl Model {
     }
 
     /// Whether the RouterConfig is deleted and nothing of it is needed any more.
-    fn config_done(&self, config: &ConfigState) -> bool {
+    pub(super) fn config_done(&self, config: &ConfigState) -> bool {
         config.obj.meta.deleting && !self.spaces_of_config.contains_key(&config.obj.meta.key)
     }
 
     /// The Secret without which nobody can log in any more: it is missing, was never known, and goes with its
     /// namespace, as does the RouterConfig. Waiting for its brokers would keep the namespace for ever.
     fn locked_out(&self, config: &ConfigState) -> Option<Key> {
-        match self.secrets_of(config) {
+        match self.secrets_of(config, Plane::Broker) {
             Secrets::Missing(secret) if config.obj.meta.deleting => Some(secret),
             _ => None,
         }
@@ -52,9 +55,10 @@ impl Model {
         let Some(config) = self.configs.get(key) else { return };
         let locked_out = self.locked_out(config);
         let none = locked_out.is_some() || self.config_done(config);
-        let wanted = if none { Vec::new() } else { config.obj.brokers.clone() };
+        let brokers = if none { Vec::new() } else { config.obj.brokers.clone() };
+        let routers = if none { Vec::new() } else { config.obj.routers.clone() };
         let gone: Vec<Arc<str>> =
-            config.targets.keys().filter(|name| !wanted.iter().any(|b| b.name == **name)).cloned().collect();
+            config.targets.keys().filter(|name| !brokers.iter().any(|b| b.name == **name)).cloned().collect();
         for name in gone {
             if let Some(secret) = &locked_out {
                 let text = format!(
@@ -63,24 +67,25 @@ impl Model {
                 let uid = self.configs.get(key).map(|c| c.obj.meta.uid.clone()).unwrap_or_default();
                 self.event(Kind::RouterConfig, key, &uid, true, "BrokerLetGo", text);
             }
-            self.drop_target(&TargetId { config: key.clone(), broker: name });
+            self.drop_target(&TargetId::broker(key.clone(), name));
         }
         let now = self.now;
         let Some(config) = self.configs.get_mut(key) else { return };
         let mut placement = false;
-        for broker in wanted {
+        for broker in brokers {
             let target = config.targets.entry(broker.name.clone()).or_insert_with(|| {
                 placement = true;
-                Target::new(broker.clone(), now.mono_ms, now.unix_s)
+                Target::new(broker.clone(), now)
             });
-            if target.broker != broker {
-                // Moved: the same broker elsewhere, or another one. Reading tells.
-                target.broker = broker;
-                target.revisions = (None, None);
-                if target.incarnation != 0 {
-                    let id = TargetId { config: key.clone(), broker: target.broker.name.clone() };
-                    self.out.targets.push(TargetChange::Stop { target: id, incarnation: target.incarnation });
-                    target.incarnation = 0;
+            let moved = (&target.broker.host, target.broker.port) != (&broker.host, broker.port);
+            target.broker = broker;
+            if moved {
+                // The same broker elsewhere, or another one. Reading tells.
+                target.line.revisions = (None, None);
+                if target.line.started() {
+                    let id = TargetId::broker(key.clone(), target.broker.name.clone());
+                    self.out.targets.push(TargetChange::Stop { target: id, incarnation: target.line.incarnation });
+                    target.line.incarnation = 0;
                     target.reset();
                 }
             }
@@ -88,11 +93,48 @@ impl Model {
         if placement {
             self.mark_spaces_of(key);
         }
+        self.sync_routers(key, routers);
     }
 
-    fn secrets_of(&self, config: &ConfigState) -> Secrets {
+    /// Brings the routers into line with the spec: one that moved is another one, since none keeps anything.
+    fn sync_routers(&mut self, key: &Key, wanted: Vec<input::Router>) {
+        let Some(config) = self.configs.get(key) else { return };
+        let gone: Vec<Arc<str>> = config
+            .routers
+            .targets
+            .values()
+            .filter(|r| !wanted.contains(&r.spec))
+            .map(|r| r.spec.name.clone())
+            .collect();
+        for name in gone {
+            let id = TargetId::router(key.clone(), name);
+            if let Some(router) = self.drop_router(&id).filter(|r| r.line.started()) {
+                let incarnation = router.line.incarnation;
+                self.out.targets.push(TargetChange::Stop { target: id, incarnation });
+            }
+        }
+        let now = self.now;
+        for spec in wanted {
+            let Some(config) = self.configs.get(key) else { return };
+            if config.routers.targets.contains_key(&spec.name) {
+                continue;
+            }
+            let taken: BTreeSet<usize> = config.routers.targets.values().map(|r| r.place).collect();
+            let place = (0..).find(|place| !taken.contains(place)).unwrap_or_default();
+            self.join_router(key, Router::new(spec, place, now));
+            self.mark_spaces_of(key);
+        }
+        self.hold_connectors(key);
+    }
+
+    fn secrets_of(&self, config: &ConfigState, plane: Plane) -> Secrets {
+        let object = &config.obj;
+        let named = match plane {
+            Plane::Broker => [&object.tls_secret, &object.credentials_secret],
+            Plane::Router => [&object.router_tls_secret, &object.router_credentials_secret],
+        };
         let mut revisions = [None, None];
-        for (revision, secret) in revisions.iter_mut().zip([&config.obj.tls_secret, &config.obj.credentials_secret]) {
+        for (revision, secret) in revisions.iter_mut().zip(named) {
             let Some(secret) = secret else { continue };
             match self.secrets.get(secret) {
                 None => return Secrets::Awaited,
@@ -104,75 +146,95 @@ impl Model {
     }
 
     /// The Secrets that are missing now, though their last contents are still in use.
-    fn secrets_lost<'a>(&'a self, config: &'a ConfigState) -> impl Iterator<Item = &'a Key> {
-        let named = config.obj.tls_secret.iter().chain(&config.obj.credentials_secret);
-        named.filter(|secret| matches!(self.secrets.get(*secret), Some((None, Some(_)))))
+    pub(super) fn secrets_lost<'a>(&'a self, config: &'a ConfigState) -> impl Iterator<Item = &'a Key> {
+        config.obj.secrets().filter(|secret| matches!(self.secrets.get(*secret), Some((None, Some(_)))))
     }
 
     fn start_targets(&mut self, key: &Key) {
         let Some(config) = self.configs.get(key) else { return };
-        let secrets = self.secrets_of(config);
+        let (brokers, routers) = (self.secrets_of(config, Plane::Broker), self.secrets_of(config, Plane::Router));
         let now = self.now;
         let Some(config) = self.configs.get_mut(key) else { return };
-        let user: Arc<str> = format!("waystation:{}", config.obj.owner).into();
         let mut started = Vec::new();
-        for (name, target) in &mut config.targets {
-            if target.incarnation != 0 {
+        for (id, line) in config.lines_mut() {
+            if line.started() {
                 continue;
             }
-            match &secrets {
+            let secrets = if id.plane == Plane::Broker { &brokers } else { &routers };
+            match secrets {
                 Secrets::Awaited => {}
                 Secrets::Missing(secret) => {
                     let message = format!("Secret {secret} is missing: create it, or change the RouterConfig");
-                    target.turn(TargetState::Unreachable, message.into(), now);
-                    target.known = true;
+                    line.turn(TargetState::Unreachable, message.into(), now);
+                    line.known = true;
                 }
                 Secrets::Known(tls, credentials) => {
                     self.incarnation += 1;
-                    target.incarnation = self.incarnation;
-                    target.rotating = false;
-                    target.revisions = (*tls, *credentials);
-                    target.turn(TargetState::Connecting, "connecting".into(), now);
-                    started.push(TargetId { config: key.clone(), broker: name.clone() });
-                    self.out.targets.push(TargetChange::Start {
-                        target: TargetId { config: key.clone(), broker: name.clone() },
-                        incarnation: self.incarnation,
-                        broker: target.broker.clone(),
-                        user: user.clone(),
-                        tls_secret: config.obj.tls_secret.clone(),
-                        credentials_secret: config.obj.credentials_secret.clone(),
-                    });
+                    line.incarnation = self.incarnation;
+                    line.rotating = false;
+                    line.revisions = (*tls, *credentials);
+                    line.turn(TargetState::Connecting, "connecting".into(), now);
+                    started.push((id, self.incarnation));
                 }
             }
         }
-        for id in started {
-            self.send_needed(&id);
+        for (id, incarnation) in started {
+            self.start(&id, incarnation);
+        }
+    }
+
+    fn start(&mut self, id: &TargetId, incarnation: u64) {
+        let Some(config) = self.configs.get(&id.config) else { return };
+        let (target, object) = (id.clone(), &config.obj);
+        match id.plane {
+            Plane::Broker => {
+                let Some(broker) = config.targets.get(&id.name).map(|t| t.broker.clone()) else { return };
+                self.out.targets.push(TargetChange::Start {
+                    target,
+                    incarnation,
+                    broker,
+                    user: format!("waystation:{}", object.owner).into(),
+                    tls_secret: object.tls_secret.clone(),
+                    credentials_secret: object.credentials_secret.clone(),
+                });
+                self.send_needed(id);
+            }
+            Plane::Router => {
+                let Some(router) = config.routers.targets.get(&id.name).map(|r| r.spec.clone()) else { return };
+                self.out.targets.push(TargetChange::StartRouter {
+                    target,
+                    incarnation,
+                    router,
+                    owner: object.owner.clone(),
+                    tls_secret: object.router_tls_secret.clone(),
+                    credentials_secret: object.router_credentials_secret.clone(),
+                });
+            }
         }
     }
 
     /// Reconnects targets whose Secret changed: those that are not connected at once, the others one at a time, the
-    /// next only when the one before serves again. So contents that no broker takes cost one connection and not all.
+    /// next only when the one before serves again. So contents that nobody takes cost one connection and not all.
     fn rotate(&mut self, key: &Key) {
-        let Some(config) = self.configs.get(key) else { return };
-        let Secrets::Known(tls, credentials) = self.secrets_of(config) else { return };
-        let wanted = (tls, credentials);
-        let Some(config) = self.configs.get_mut(key) else { return };
-        let mut busy = config.targets.values().any(|t| t.rotating);
-        for (name, target) in &mut config.targets {
-            if !target.started() || target.revisions == wanted {
-                continue;
-            }
-            if target.connected() {
-                if busy && !target.rotating {
+        for plane in [Plane::Broker, Plane::Router] {
+            let Some(config) = self.configs.get(key) else { return };
+            let Secrets::Known(tls, credentials) = self.secrets_of(config, plane) else { continue };
+            let wanted = (tls, credentials);
+            let Some(config) = self.configs.get_mut(key) else { return };
+            let mut busy = config.lines_mut().any(|(id, line)| id.plane == plane && line.rotating);
+            for (target, line) in config.lines_mut().filter(|(id, _)| id.plane == plane) {
+                if !line.started() || line.revisions == wanted {
                     continue;
                 }
-                (busy, target.rotating) = (true, true);
+                if line.connected() {
+                    if busy && !line.rotating {
+                        continue;
+                    }
+                    (busy, line.rotating) = (true, true);
+                }
+                line.revisions = wanted;
+                self.out.targets.push(TargetChange::Reconnect { target, incarnation: line.incarnation });
             }
-            target.revisions = wanted;
-            self.out.targets.push(TargetChange::Reconnect {
-                target: TargetId { config: key.clone(), broker: name.clone() },
-                incarnation: target.incarnation,
-            });
         }
     }
 
@@ -184,16 +246,13 @@ impl Model {
         }
         let now = self.now.mono_ms;
         let mut next: Option<u64> = None;
-        for (name, target) in &mut config.targets {
-            let due = target.resync_ms.is_some_and(|at| at <= now);
-            if (asked || due) && target.connected() && !target.reading {
-                target.resync_ms = None;
-                self.out.targets.push(TargetChange::Reread {
-                    target: TargetId { config: key.clone(), broker: name.clone() },
-                    incarnation: target.incarnation,
-                });
+        for (target, line) in config.lines_mut() {
+            let due = line.resync_ms.is_some_and(|at| at <= now);
+            if (asked || due) && line.connected() && !line.reading {
+                line.resync_ms = None;
+                self.out.targets.push(TargetChange::Reread { target, incarnation: line.incarnation });
             }
-            next = next.into_iter().chain(target.resync_ms).min();
+            next = next.into_iter().chain(line.resync_ms).min();
         }
         if let Some(at) = next {
             self.wake_at(at.max(now + 1), Timer::Config(key.clone()));
@@ -206,12 +265,12 @@ impl Model {
         if config.obj.prune_orphans.is_none() || config.obj.prune_orphans == config.pruned {
             return;
         }
-        if config.targets.values().all(|t| t.read_once && t.connected()) {
+        if config.targets.values().all(|t| t.line.read_once && t.line.connected()) {
             config.pruned = config.obj.prune_orphans.clone();
         }
         let mut slots: Vec<(TargetId, Slot)> = Vec::new();
         for (name, target) in &mut config.targets {
-            let id = TargetId { config: key.clone(), broker: name.clone() };
+            let id = TargetId::broker(key.clone(), name.clone());
             slots.extend(std::mem::take(&mut target.orphans).into_keys().map(|slot| (id.clone(), slot)));
         }
         for (id, slot) in slots {
@@ -219,189 +278,55 @@ impl Model {
         }
     }
 
-    /// Works out which state each target shows, and tells transitions to the spaces on it.
-    fn show_targets(&mut self, key: &Key) {
-        let now = self.now.mono_ms;
-        let (outage, down) = (self.timing.outage_ms, self.timing.down_ms);
-        let Some(config) = self.configs.get_mut(key) else { return };
-        let mut wake: Option<u64> = None;
-        let mut turned = Vec::new();
-        for (name, target) in &mut config.targets {
-            let told = config.told.status.brokers.iter().find(|b| b.name == *name).map(|b| b.state);
-            let (shown, until) = target.shown(told, now, outage, down);
-            wake = wake.into_iter().chain(until).min();
-            if shown != target.shown {
-                if let Some(shown) = shown {
-                    turned.push((name.clone(), shown, target.shown.or(told), target.message.clone()));
-                }
-                target.shown = shown;
-            }
-        }
-        let uid = config.obj.meta.uid.clone();
-        if let Some(at) = wake {
-            self.wake_at(at, Timer::Config(key.clone()));
-        }
-        for (name, shown, before, message) in turned {
-            if shown == TargetState::Unreachable {
-                self.mark_waiting(&TargetId { config: key.clone(), broker: name.clone() });
-            }
-            for space in self.spaces_of_config.get(key).into_iter().flatten() {
-                if self.spaces.get(space).is_some_and(|s| s.broker.as_ref() == Some(&name)) {
-                    self.stale_spaces.insert(space.clone());
-                }
-            }
-            match (before, shown) {
-                (Some(TargetState::Unreachable), TargetState::Serving) => {
-                    let text = format!("broker {name} serves again");
-                    self.event(Kind::RouterConfig, key, &uid, false, "BrokerServing", text);
-                }
-                (was, TargetState::Unreachable) if was != Some(TargetState::Unreachable) => {
-                    let text = format!("broker {name}: {message}");
-                    self.event(Kind::RouterConfig, key, &uid, true, reason::BROKER_UNREACHABLE, text);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Marks the Addresses that wait for an answer of a target: there will be none, and they may say so.
-    fn mark_waiting(&mut self, id: &TargetId) {
-        let Some(target) = self.target(id) else { return };
-        let waits = |state: &&SlotState| !matches!(state.progress, Progress::Acked(_) | Progress::Restored);
-        let holders: Vec<Key> = target.slots.values().filter(waits).filter_map(|s| s.holder.clone()).collect();
-        self.dirty_addresses.extend(holders);
-    }
-
-    /// Says what the RouterConfig's status must be now, and writes it if that is new.
-    pub(super) fn verdict_config(&mut self, key: &Key) {
-        let Some(config) = self.configs.get(key) else { return };
-        let done = self.config_done(config);
-        let wanted = if done { config.told.latest().clone() } else { self.config_status(config) };
-        let (uid, generation) = (config.obj.meta.uid.clone(), config.obj.meta.generation);
-        let finalizer = !done && (!config.obj.meta.deleting || config.told.latest_finalizer());
-        let Some(config) = self.configs.get_mut(key) else { return };
-        if let Some((status, change)) = config.told.plan(wanted, finalizer, &mut self.seq) {
-            self.out.writes.push(Write {
-                kind: Kind::RouterConfig,
-                key: key.clone(),
-                uid,
-                generation,
-                tenant: key.clone(),
-                low: false,
-                seq: self.seq,
-                status: status.map(Status::RouterConfig),
-                finalizer: change,
-            });
-        }
-    }
-
-    fn config_status(&self, config: &ConfigState) -> RouterConfigStatus {
-        let told = config.told.latest();
-        let meta = &config.obj.meta;
-        let counted: i64 = config.targets.values().map(|t| t.orphans.len() as i64).sum();
-        let all_read = config.targets.values().all(|t| t.read_once);
-        let mut wanted = RouterConfigStatus {
-            owner: Some(config.obj.owner.clone()),
-            // A broker that was not read yet may hold what was told before.
-            orphans: if all_read { counted } else { counted.max(told.orphans) },
-            orphans_pruned: config.pruned.clone(),
-            resynced: config.resynced.clone(),
-            ..told.clone()
-        };
-        let mut serving = true;
-        let mut trouble: Option<(&'static str, String)> = None;
-        let mut known = true;
-        let lost: Vec<String> = self.secrets_lost(config).map(Key::to_string).collect();
-        let mut rows = Vec::new();
-        for (name, target) in &config.targets {
-            let before = told.brokers.iter().find(|b| b.name == *name);
-            let Some(state) = target.shown else {
-                known = false;
-                rows.extend(before.cloned());
-                continue;
-            };
-            let mut message: Arc<str> = if state == target.state {
-                target.message.clone()
-            } else {
-                before.map(|b| b.message.clone()).unwrap_or_default()
-            };
-            if !lost.is_empty() {
-                message = format!("Secret {} is missing: its last contents are in use", lost.join(", ")).into();
-            }
-            if state != TargetState::Serving {
-                serving = false;
-                let word = match state {
-                    TargetState::Unreachable => reason::BROKER_UNREACHABLE,
-                    TargetState::Filling => reason::FILLING,
-                    _ => reason::CONNECTING,
-                };
-                let secret = message.starts_with("Secret ") && target.incarnation == 0;
-                let word = if secret { reason::SECRET_NOT_FOUND } else { word };
-                trouble.get_or_insert((word, format!("broker {name}: {message}")));
-            }
-            let since_s = match before {
-                Some(before) if before.state == state => before.since_s,
-                _ => target.since_s,
-            };
-            rows.push(BrokerStatus { name: name.clone(), state, message, since_s });
-        }
-        wanted.brokers = rows;
-        let now = self.now.unix_s;
-        let condition = |before: &Option<Condition>, status, reason, message: Arc<str>| {
-            let since_s = before.as_ref().filter(|c| c.status == status).map_or(now, |c| c.since_s);
-            Some(Condition { status, reason, message, generation: meta.generation, since_s })
-        };
-        wanted.accepted = condition(&told.accepted, true, reason::ACCEPTED, "".into());
-        if meta.deleting {
-            let spaces = self.spaces_of_config.get(&meta.key).map_or(0, |s| s.len());
-            let first = self.spaces_of_config.get(&meta.key).and_then(|s| s.first()).map(Key::to_string);
-            let message = format!(
-                "waits for {spaces} AddressSpaces that use it, first {}: delete them with kubectl delete addressspace",
-                first.unwrap_or_default()
-            );
-            wanted.ready = condition(&told.ready, false, reason::TERMINATING, message.into());
-        } else if !known {
-            // Not settled since the process or the object appeared: what was told stays.
-        } else if serving {
-            wanted.ready = condition(&told.ready, true, reason::SERVING, "".into());
-        } else if let Some((word, message)) = trouble {
-            wanted.ready = condition(&told.ready, false, word, message.into());
-        }
-        if !known && told.ready.is_none() && !meta.deleting {
-            return told.clone();
-        }
-        wanted
-    }
-
     /// Stops a target for good: what it held is let go of.
     fn drop_target(&mut self, id: &TargetId) {
-        let Some(target) = self.configs.get_mut(&id.config).and_then(|c| c.targets.remove(&id.broker)) else { return };
-        if target.incarnation != 0 {
-            self.out.targets.push(TargetChange::Stop { target: id.clone(), incarnation: target.incarnation });
+        let Some(target) = self.configs.get_mut(&id.config).and_then(|c| c.targets.remove(&id.name)) else { return };
+        if target.line.incarnation != 0 {
+            self.out.targets.push(TargetChange::Stop { target: id.clone(), incarnation: target.line.incarnation });
         }
         for (holder, want) in target.slots.values().filter_map(|s| Some((s.holder.as_ref()?, s.want))) {
+            let taken = self.addresses.get(holder).is_some_and(|a| a.taken);
+            self.let_go(holder, id);
             if let Some(address) = self.addresses.get_mut(holder) {
-                (address.holds, address.in_force) = (None, None);
                 // What its space gets in place of this one never held it.
-                address.released |= address.obj.meta.deleting && want != Want::Hold;
+                address.taken = taken || (address.taken && want != Want::Hold);
             }
             self.dirty_addresses.insert(holder.clone());
         }
+        self.displace(&id.name, target.placed);
         self.mark_spaces_of(&id.config);
     }
 
     /// Stops every target of a RouterConfig, as when it vanishes or leadership is lost.
     pub(super) fn stop_targets(&mut self, key: &Key) {
         let Some(config) = self.configs.get_mut(key) else { return };
-        for (name, target) in std::mem::take(&mut config.targets) {
-            if target.incarnation != 0 {
-                let id = TargetId { config: key.clone(), broker: name };
-                self.out.targets.push(TargetChange::Stop { target: id, incarnation: target.incarnation });
+        let (targets, routers) = (std::mem::take(&mut config.targets), std::mem::take(&mut config.routers));
+        config.unplaced.clear();
+        for (name, target) in targets {
+            let id = TargetId::broker(key.clone(), name);
+            if target.line.started() {
+                let incarnation = target.line.incarnation;
+                self.out.targets.push(TargetChange::Stop { target: id.clone(), incarnation });
             }
             for holder in target.slots.values().filter_map(|s| s.holder.as_ref()) {
+                let in_force = self.addresses.get(holder).and_then(|a| a.in_force);
+                self.let_go(holder, &id);
                 if let Some(address) = self.addresses.get_mut(holder) {
-                    address.holds = None;
+                    (address.in_force, address.taken) = (in_force, false);
                 }
+            }
+            self.displace(&id.name, target.placed);
+        }
+        for (name, router) in routers.targets {
+            if router.line.started() {
+                let target = TargetId::router(key.clone(), name);
+                let incarnation = router.line.incarnation;
+                self.out.targets.push(TargetChange::Stop { target, incarnation });
+            }
+        }
+        for holder in routers.slots.values().filter_map(|s| s.holder.as_ref()) {
+            if let Some(address) = self.addresses.get_mut(holder) {
+                address.route = None;
             }
         }
     }
@@ -412,5 +337,16 @@ impl Model {
         let Some(state) = target.slots.get_mut(slot) else { return };
         state.want = want;
         self.send(id, slot, Class::Repair);
+    }
+}
+
+impl ConfigState {
+    /// Every connection: brokers, then routers, by name.
+    pub(super) fn lines_mut(&mut self) -> impl Iterator<Item = (TargetId, &mut Line)> {
+        let key = &self.obj.meta.key;
+        let brokers =
+            self.targets.iter_mut().map(|(name, t)| (TargetId::broker(key.clone(), name.clone()), &mut t.line));
+        let routers = self.routers.targets.iter_mut();
+        brokers.chain(routers.map(|(name, r)| (TargetId::router(key.clone(), name.clone()), &mut r.line)))
     }
 }

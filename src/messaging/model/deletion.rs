@@ -3,89 +3,214 @@
 use std::sync::Arc;
 
 use super::Model;
-use super::address::Decision;
-use super::state::{AddressState, Progress, Target, Want};
+use super::address::{Decision, Plan};
+use super::placing::placeable;
+use super::routers::Routed;
+use super::state::{AddressState, Progress, Route, Target, Want};
 use crate::messaging::broker::Class;
-use crate::messaging::entry::References;
+use crate::messaging::entry::{self, References};
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::AddressType;
 use crate::messaging::names;
 use crate::messaging::status::TargetState;
 
+/// What stands for an Address that goes.
+struct Parting {
+    on: Vec<TargetId>,
+    slot: Slot,
+    route: Option<Route>,
+}
+
 impl Model {
-    /// Takes an Address that is being deleted one step further.
+    /// Takes an Address that is being deleted one step further: what leads to brokers goes before what they store,
+    /// and with `WhenEmpty` only the way in goes first.
     pub(super) fn evaluate_deletion(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key).filter(|a| !a.released) else { return };
         let space = Self::space_key(address);
         let ours = self.winner(&space, &address.canonical).is_some_and(|w| w.obj.meta.key == *key);
-        let id = address.holds.clone().or_else(|| self.target_of_space(&space)).filter(|id| self.target(id).is_some());
-        let Some(id) = id.filter(|_| ours) else {
+        if ours && self.whereabouts_unknown(address, &space) {
+            self.await_placement(key);
+            return;
+        }
+        let Some(parting) = self.parting(address, &space).filter(|_| ours) else {
             // It never had anything, or what had it is no part of the RouterConfig any more.
             self.release(key);
             return;
         };
-        let slot = self.slot_on(&id, &space, &address.obj.address);
         if let Some(heir) = self.heir(address, &space) {
             // Queue and messages are handed over without a command.
-            if let Some(state) = self.target_mut(&id).and_then(|t| t.slots.get_mut(&slot)) {
-                (state.holder, state.seen) = (None, true);
-            }
+            self.hand_over(&parting);
             self.release(key);
             self.dirty_addresses.insert(heir);
             return;
         }
         let force = self.forced(address, &space);
-        let had = address.holds.is_some() || address.accepted;
+        let had = address.held() || address.accepted;
         let waits = if force || !had { None } else { self.awaited(address, &space) };
-        let refs = self.references_for_removal(address, &space, &id);
-        let claim = self.claim(address, &slot, &refs, space);
-        let drains = address.obj.when_empty && !force && claim.entry.queue.is_some();
-        let refused = self
-            .target(&id)
-            .and_then(|t| t.slots.get(&slot))
-            .is_some_and(|s| s.want != Want::Hold && matches!(s.progress, Progress::Refused(_)));
-        if force && (refused || self.target(&id).is_none_or(|t| self.given_up(t))) {
-            // Let go of; should the broker come back while we remember, it is taken away there after all.
-            self.take_away(&id, &slot, Want::Gone { only_if_empty: false }, Class::Change, claim);
-            if let Some(state) = self.target_mut(&id).and_then(|t| t.slots.get_mut(&slot)) {
-                state.holder = None;
-            }
-            self.release(key);
-            return;
-        }
-        let text = match &waits {
-            Some(text) => Some(text.clone()),
-            None if drains => Some(
-                "waits for its last message (deletionPolicy WhenEmpty); senders are not kept out meanwhile, since a \
-                 brokered space has no way in of its own to close"
-                    .into(),
-            ),
-            None => None,
-        };
-        if waits.is_some() {
+        if let Some(text) = waits {
             // Stays wanted, and is changed and refilled like any other, until the wait ends.
             let decision = self.decide(address);
             let refused = matches!(decision, Decision::Refuse(_));
-            if let Decision::Hold(id, slot, refs) = decision {
-                let claim = self.claim(address, &slot, &refs, Self::space_key(address));
-                self.hold(&id, &slot, claim);
+            if let Decision::Hold(plan) = decision {
+                self.hold_plan(key, &plan, true);
             }
             if let Some(address) = self.addresses.get_mut(key) {
-                address.refused = refused;
+                (address.refused, address.waits) = (refused, Some(text));
+            }
+            return;
+        }
+        let Parting { on, slot, route } = parting;
+        let drains = address.obj.when_empty && !force && entry::stores(address.obj.kind) && !on.is_empty();
+        if drains {
+            let text = match &route {
+                Some(_) => "waits for its last message (deletionPolicy WhenEmpty); senders are kept out",
+                None => {
+                    "waits for its last message (deletionPolicy WhenEmpty); senders are not kept out meanwhile, since \
+                     a brokered space has no way in of its own to close"
+                }
+            };
+            if let Some(address) = self.addresses.get_mut(key) {
+                address.waits = Some(text.into());
+            }
+            if let Some(route) = &route
+                && !self.close_the_way_in(key, route, &on, &slot)
+            {
+                return;
             }
         } else {
-            let want = if drains { Want::Drain } else { Want::Gone { only_if_empty: false } };
-            self.take_away(&id, &slot, want, Class::Change, claim);
+            if let Some(address) = self.addresses.get_mut(key) {
+                address.waits = None;
+            }
+            if let Some(route) = &route
+                && !self.clear_route(route, Class::Change)
+                && !force
+            {
+                return;
+            }
         }
-        if let Some(address) = self.addresses.get_mut(key) {
-            address.waits = text;
+        for id in &on {
+            self.part(key, id, &slot, drains, force);
         }
+        if self.addresses.get(key).is_none_or(|a| !a.holds.is_empty()) {
+            return;
+        }
+        // No broker holds anything of it any more, or any that could be reached.
+        if let Some(route) = &route
+            && !self.clear_route(route, Class::Change)
+            && !force
+        {
+            return;
+        }
+        self.release(key);
+    }
+
+    /// Whether a broker may hold the Address that was not read yet: nothing tells where it was placed.
+    fn whereabouts_unknown(&self, address: &AddressState, space: &Key) -> bool {
+        let Some(space) = self.spaces.get(space).filter(|s| s.obj.standard) else { return false };
+        let Some(config) = self.configs.get(&space.obj.config) else { return false };
+        placeable(address)
+            && address.placed.is_empty()
+            && address.holds.is_empty()
+            && !address.taken
+            && address.told.status.brokers.is_empty()
+            && config.targets.values().any(|t| !t.line.known)
+    }
+
+    /// What stands for an Address that goes; none when nothing does.
+    fn parting(&self, address: &AddressState, space: &Key) -> Option<Parting> {
+        let state = self.spaces.get(space);
+        let config = state.map(|s| &s.obj.config);
+        let standard = state.is_some_and(|s| s.obj.standard);
+        let mut on: Vec<TargetId> = address.holds.iter().filter(|id| self.target(id).is_some()).cloned().collect();
+        if on.is_empty() && !address.taken && (!standard || entry::stored(address.obj.kind)) {
+            on = self.last_known(address, space);
+        }
+        let first = on.first().map(|id| id.config.clone()).or_else(|| config.cloned())?;
+        let single = self.configs.get(&first).is_some_and(|c| c.obj.single);
+        let prefix = names::prefix(space, single);
+        let slot = names::slot(&prefix, &address.obj.address);
+        let route = address.route.clone().or_else(|| {
+            let config = config.filter(|_| standard)?.clone();
+            let refs = self.references_for_removal(address, space, &prefix);
+            Some(Route { config, slot: entry::route_slot(address.obj.kind, &slot, &refs) })
+        });
+        (!on.is_empty() || route.is_some()).then_some(Parting { on, slot, route })
+    }
+
+    /// The brokers that an Address was on before this process, by its status, or belongs on.
+    fn last_known(&self, address: &AddressState, space: &Key) -> Vec<TargetId> {
+        let Some(state) = self.spaces.get(space) else { return Vec::new() };
+        if !state.obj.standard {
+            return self.target_of_space(space).into_iter().collect();
+        }
+        let told =
+            address.told.status.brokers.iter().map(|name| TargetId::broker(state.obj.config.clone(), name.clone()));
+        let told: Vec<TargetId> = told.filter(|id| self.target(id).is_some()).collect();
+        match told.is_empty() {
+            true => self.brokers_for(address, space).unwrap_or_default(),
+            false => told,
+        }
+    }
+
+    fn hand_over(&mut self, parting: &Parting) {
+        for id in &parting.on {
+            if let Some(state) = self.target_mut(id).and_then(|t| t.slots.get_mut(&parting.slot)) {
+                (state.holder, state.seen) = (None, true);
+            }
+        }
+        if let Some(route) = &parting.route {
+            self.disown_route(route);
+        }
+    }
+
+    /// Leaves only the way out of a queue on the routers; whether every router that can be reached has it so.
+    fn close_the_way_in(&mut self, key: &Key, route: &Route, on: &[TargetId], slot: &Slot) -> bool {
+        let plan =
+            Plan { on: on.to_vec(), slot: slot.clone(), refs: References::default(), route: Some(route.clone()) };
+        if self.addresses.get(key).is_some_and(|a| !a.taken) {
+            self.hold_route_of(key, &plan, false);
+        }
+        let Some(config) = self.configs.get(&route.config) else { return true };
+        let Some(state) = config.routers.slots.get(&route.slot) else { return true };
+        let mut reached = config.routers.targets.values().filter(|r| r.line.connected());
+        reached.all(|r| {
+            matches!(state.at.get(r.place), Some(Routed::Acked(_) | Routed::Refused(_) | Routed::Unsupported(_)))
+        })
+    }
+
+    /// Has one broker take its part of an Address away.
+    fn part(&mut self, key: &Key, id: &TargetId, slot: &Slot, drains: bool, force: bool) {
+        let Some(address) = self.addresses.get(key) else { return };
+        let space = Self::space_key(address);
+        let single = self.configs.get(&id.config).is_some_and(|c| c.obj.single);
+        let refs = self.references_for_removal(address, &space, &names::prefix(&space, single));
+        let claim = self.claim(address, slot, &refs, space);
+        let refused = self
+            .target(id)
+            .and_then(|t| t.slots.get(slot))
+            .is_some_and(|s| s.want != Want::Hold && matches!(s.progress, Progress::Refused(_)));
+        if force && (refused || self.target(id).is_none_or(|t| self.given_up(t))) {
+            // Let go of; should the broker come back while we remember, it is taken away there after all.
+            self.take_away(id, slot, Want::Gone { only_if_empty: false }, Class::Change, claim);
+            if let Some(state) = self.target_mut(id).and_then(|t| t.slots.get_mut(slot)) {
+                state.holder = None;
+            }
+            self.let_go(key, id);
+            return;
+        }
+        let want = if drains { Want::Drain } else { Want::Gone { only_if_empty: false } };
+        self.take_away(id, slot, want, Class::Change, claim);
     }
 
     /// Lets the finalizer go.
     fn release(&mut self, key: &Key) {
+        self.let_go_of_all(key);
+        self.unplace(key);
+        if let Some(route) = self.addresses.get(key).and_then(|a| a.route.clone()) {
+            self.disown_route(&route);
+        }
         if let Some(address) = self.addresses.get_mut(key) {
-            (address.released, address.holds, address.waits, address.accepted) = (true, None, None, false);
+            (address.released, address.route, address.waits, address.accepted) = (true, None, None, false);
         }
     }
 
@@ -97,9 +222,9 @@ impl Model {
 
     /// Whether a target cannot be reached: one that was only just begun with is waited for.
     fn given_up(&self, target: &Target) -> bool {
-        match target.state {
+        match target.line.state {
             TargetState::Unreachable => true,
-            TargetState::Connecting => target.down_ms + self.timing.outage_ms <= self.now.mono_ms,
+            TargetState::Connecting => target.line.down_ms + self.timing.outage_ms <= self.now.mono_ms,
             TargetState::Filling | TargetState::Serving => false,
         }
     }
@@ -135,8 +260,7 @@ impl Model {
             AddressType::DeadLetter => (members.dead_letter_users.get(&address.canonical)?, "Addresses that name it"),
             _ => return None,
         };
-        let mut users =
-            users.iter().filter(|key| self.addresses.get(*key).is_some_and(|a| a.holds.is_some() || a.accepted));
+        let mut users = users.iter().filter(|key| self.addresses.get(*key).is_some_and(|a| a.held() || a.accepted));
         let first = users.next()?;
         let more = users.count();
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -144,11 +268,11 @@ impl Model {
     }
 
     /// References of an address that goes: what cannot be resolved any more is named as it was.
-    fn references_for_removal(&self, address: &AddressState, space: &Key, id: &TargetId) -> References {
+    fn references_for_removal(&self, address: &AddressState, space: &Key, prefix: &str) -> References {
         let name = |name: &Option<Arc<str>>| {
             name.as_ref().map(|name| {
                 let found = self.winner(space, &names::canonical(name));
-                self.slot_on(id, space, found.map_or(&**name, |a| &*a.obj.address))
+                names::slot(prefix, found.map_or(&**name, |a| &*a.obj.address))
             })
         };
         References {
@@ -158,20 +282,40 @@ impl Model {
         }
     }
 
-    /// Decides what becomes of the slot of an Address that is gone from the API server.
+    /// Decides what becomes of what an Address held that is gone from the API server.
     pub(super) fn release_vanished(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
-        let Some(id) = address.holds.clone() else {
+        let route = address.route.clone();
+        if address.holds.is_empty() {
             self.disinherit(key);
-            return;
-        };
-        let space = Self::space_key(address);
-        let slot = self.slot_on(&id, &space, &address.obj.address);
-        let heir = self.heir(address, &space).is_some();
-        let seen = address.obj.meta.deleting;
-        let drains = address.obj.when_empty && !self.forced(address, &space);
-        let Some(target) = self.target_mut(&id) else { return };
-        let Some(state) = target.slots.get_mut(&slot).filter(|s| s.holder.as_ref() == Some(key)) else { return };
+        } else {
+            let space = Self::space_key(address);
+            let heir = self.heir(address, &space).is_some();
+            let seen = address.obj.meta.deleting;
+            let drains = address.obj.when_empty && !self.forced(address, &space);
+            let name = address.obj.address.clone();
+            for id in address.holds.clone() {
+                let slot = self.slot_on(&id, &space, &name);
+                self.vanish_slot(key, &id, &slot, (heir, seen, drains));
+            }
+        }
+        if let Some(route) = route {
+            let heir = self.addresses.get(key).and_then(|a| self.heir(a, &Self::space_key(a))).is_some();
+            let state = self.routers_mut(&route.config).and_then(|r| r.slots.get_mut(&route.slot));
+            if let Some(state) = state.filter(|s| s.holder.as_ref() == Some(key)) {
+                state.holder = None;
+                if !heir {
+                    self.clear_route(&route, Class::Change);
+                }
+            }
+        }
+        self.let_go_of_all(key);
+        self.unplace(key);
+    }
+
+    fn vanish_slot(&mut self, key: &Key, id: &TargetId, slot: &Slot, (heir, seen, drains): (bool, bool, bool)) {
+        let Some(target) = self.target_mut(id) else { return };
+        let Some(state) = target.slots.get_mut(slot).filter(|s| s.holder.as_ref() == Some(key)) else { return };
         (state.holder, state.seen) = (None, seen);
         if heir {
             return;
@@ -181,35 +325,54 @@ impl Model {
             Some(_) => Want::Gone { only_if_empty: true },
             None => {
                 // An address without queues goes only with an Address that was seen to go.
-                self.forget(&id, &slot);
+                self.forget(id, slot);
                 return;
             }
         };
         let under_way = state.want == want && matches!(state.progress, Progress::Sent(_));
         state.want = want;
         if !under_way {
-            self.send(&id, &slot, Class::Change);
+            self.send(id, slot, Class::Change);
         }
     }
 
-    /// A slot that was handed over to an Address which cannot take it: as with any leftover, nothing with messages is
+    /// What was handed over to an Address which cannot take it: as with any leftover, nothing with messages is
     /// destroyed.
     pub(super) fn disinherit(&mut self, heir: &Key) {
-        let Some(address) = self.addresses.get(heir).filter(|a| a.holds.is_none() && !a.released) else { return };
+        let Some(address) = self.addresses.get(heir).filter(|a| a.holds.is_empty() && !a.released) else { return };
         let space = Self::space_key(address);
-        let Some(id) = self.target_of_space(&space) else { return };
-        let slot = self.slot_on(&id, &space, &address.obj.address);
-        let Some(target) = self.target_mut(&id) else { return };
-        let Some(state) = target.slots.get_mut(&slot).filter(|s| s.holder.is_none()) else { return };
-        if matches!(state.want, Want::Gone { .. }) {
-            return;
+        let Some(state) = self.spaces.get(&space) else { return };
+        let standard = state.obj.standard;
+        let ids: Vec<TargetId> = match (standard, self.configs.get(&state.obj.config)) {
+            (false, _) => self.target_of_space(&space).into_iter().collect(),
+            (true, None) => Vec::new(),
+            (true, Some(config)) => {
+                config.targets.keys().map(|name| TargetId::broker(state.obj.config.clone(), name.clone())).collect()
+            }
+        };
+        let (config, name, kind) = (state.obj.config.clone(), address.obj.address.clone(), address.obj.kind);
+        if standard && address.route.is_none() {
+            let prefix = state.prefix.clone();
+            let refs = self.references_for_removal(address, &space, &prefix);
+            let slot = entry::route_slot(kind, &names::slot(&prefix, &name), &refs);
+            let route = Route { config, slot };
+            if self.route_state(&route).is_some_and(|s| s.holder.is_none() && s.wanted) {
+                self.clear_route(&route, Class::Change);
+            }
         }
-        let queue = state.entry.queue.is_some();
-        if !queue && !state.seen {
-            self.forget(&id, &slot);
-            return;
+        for id in ids {
+            let slot = self.slot_on(&id, &space, &name);
+            let Some(state) = self.target_mut(&id).and_then(|t| t.slots.get_mut(&slot)) else { continue };
+            if state.holder.is_some() || matches!(state.want, Want::Gone { .. }) {
+                continue;
+            }
+            let queue = state.entry.queue.is_some();
+            if !queue && !state.seen {
+                self.forget(&id, &slot);
+                continue;
+            }
+            state.want = Want::Gone { only_if_empty: queue };
+            self.send(&id, &slot, Class::Change);
         }
-        state.want = Want::Gone { only_if_empty: queue };
-        self.send(&id, &slot, Class::Change);
     }
 }

@@ -9,13 +9,20 @@ pub mod check;
 mod compare;
 mod config;
 mod deletion;
+mod fill;
+mod line;
 mod place;
+mod placing;
+mod routers;
+mod routes;
+mod show;
 mod slots;
 mod space;
 mod state;
 mod target;
 #[cfg(test)]
 mod tests;
+mod told;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +30,10 @@ use std::sync::Arc;
 
 use crate::messaging::maps::Map;
 
-use super::ids::{Key, Kind, Now, Slot, TargetId};
+use super::ids::{Key, Kind, Now, Plane, Slot, TargetId};
 use super::input::Source;
 use super::output::{Event, Settled};
+use super::router::{Distribution, Entry};
 use state::{AddressState, ConfigState, Members, SpaceState};
 
 /// Waiting times, milliseconds.
@@ -105,11 +113,15 @@ pub struct Model {
     stale_spaces: BTreeSet<Key>,
     stale_configs: BTreeSet<Key>,
     to_compare: BTreeSet<TargetId>,
+    /// RouterConfigs with Addresses that may be placed now.
+    to_place: BTreeSet<Key>,
     timers: BTreeSet<(u64, Timer)>,
     seq: u64,
     generation: u64,
     incarnation: u64,
     acks: u64,
+    /// What routers hold for every anycast and every multicast address: the same.
+    plain: [Arc<Entry>; 2],
     out: Settled,
 }
 
@@ -140,11 +152,14 @@ impl Model {
             stale_spaces: BTreeSet::new(),
             stale_configs: BTreeSet::new(),
             to_compare: BTreeSet::new(),
+            to_place: BTreeSet::new(),
             timers: BTreeSet::new(),
             seq: 0,
             generation: 0,
             incarnation: 0,
             acks: 0,
+            plain: [Distribution::Balanced, Distribution::Multicast]
+                .map(|distribution| Arc::new(Entry::Address { distribution, waypoint: false, links: [].into() })),
             out: Settled::default(),
         }
     }
@@ -179,8 +194,13 @@ impl Model {
                 self.evaluate_space(&key);
             } else if let Some(key) = self.dirty_addresses.pop_first() {
                 self.evaluate_address(&key);
+            } else if let Some(key) = self.to_place.pop_first() {
+                self.place_addresses(&key);
             } else if let Some(target) = self.to_compare.pop_first() {
-                self.compare(&target);
+                match target.plane {
+                    Plane::Broker => self.compare(&target),
+                    Plane::Router => self.compare_router(&target),
+                }
             } else {
                 break;
             }
@@ -217,7 +237,10 @@ impl Model {
                 }
                 self.dirty_addresses.insert(key);
             }
-            Timer::Slot(target, slot) => self.retry_slot(&target, &slot),
+            Timer::Slot(target, slot) => match target.plane {
+                Plane::Broker => self.retry_slot(&target, &slot),
+                Plane::Router => self.retry_route(&target, &slot),
+            },
         }
     }
 

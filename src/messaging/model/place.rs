@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::state::{ConfigState, Target};
+use super::state::{ConfigState, SpaceState, Target};
 use super::{Model, Timer};
 use crate::messaging::ids::{Key, TargetId};
 use crate::messaging::names;
@@ -12,7 +12,7 @@ impl Model {
     /// anything. Once placed it stays.
     pub(super) fn place(&mut self, key: &Key) -> bool {
         let Some(space) = self.spaces.get(key) else { return false };
-        let Some(config) = self.configs.get(&space.obj.config) else { return false };
+        let Some(config) = self.configs.get(&space.obj.config).filter(|_| !space.obj.standard) else { return false };
         let has = |name: &Arc<str>| config.targets.contains_key(name);
         if space.broker.as_ref().is_some_and(has) {
             return false;
@@ -59,7 +59,7 @@ impl Model {
         if let Some((_, name)) = holding.max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(a.1))) {
             return Some(name.clone());
         }
-        if config.targets.values().any(|t| !t.known) {
+        if config.targets.values().any(|t| !t.line.known) {
             return None;
         }
         let spaces = |name: &Arc<str>| {
@@ -68,17 +68,20 @@ impl Model {
                 all.iter().filter(|k| self.spaces.get(*k).is_some_and(|s| s.broker.as_ref() == Some(name))).count()
             })
         };
-        let reachable = config.targets.iter().filter(|(_, t)| t.connected());
+        let reachable = config.targets.iter().filter(|(_, t)| t.line.connected());
         reachable.min_by_key(|(name, _)| (spaces(name), (*name).clone())).map(|(name, _)| name.clone())
     }
 
     /// A broker has become known: spaces that waited for it can be placed.
     pub(super) fn mark_unplaced(&mut self, id: &TargetId) {
         let Some(config) = self.configs.get(&id.config) else { return };
+        if !config.unplaced.is_empty() {
+            self.to_place.insert(id.config.clone());
+        }
         if config.targets.len() == 1 {
             return;
         }
-        let unplaced = |key: &&Key| self.spaces.get(*key).is_some_and(|s| s.broker.is_none());
+        let unplaced = |key: &&Key| self.spaces.get(*key).is_some_and(|s| s.broker.is_none() && !s.obj.standard);
         let spaces = self.spaces_of_config.get(&id.config).into_iter().flatten();
         let marked: Vec<Key> = spaces.filter(unplaced).cloned().collect();
         for key in marked {
@@ -92,13 +95,13 @@ impl Model {
         let Some(config) = self.configs.get_mut(key) else { return };
         let (mut gave_up, mut wake) = (Vec::new(), None);
         for (name, target) in &mut config.targets {
-            if target.known {
+            if target.line.known {
                 continue;
             }
-            let due = target.down_ms + patience;
+            let due = target.line.down_ms + patience;
             if due <= now {
-                target.known = true;
-                gave_up.push(TargetId { config: key.clone(), broker: name.clone() });
+                target.line.known = true;
+                gave_up.push(TargetId::broker(key.clone(), name.clone()));
             } else {
                 wake = wake.into_iter().chain([due]).min();
             }
@@ -117,19 +120,17 @@ impl Model {
     fn unread(&self, config: &Key) -> Vec<TargetId> {
         let targets = self.configs.get(config).into_iter().flat_map(|c| &c.targets);
         let read = targets.filter(|(_, t)| t.contents.is_some());
-        read.map(|(name, _)| TargetId { config: config.clone(), broker: name.clone() }).collect()
+        read.map(|(name, _)| TargetId::broker(config.clone(), name.clone())).collect()
     }
 
     /// Whether a space of the RouterConfig may yet be placed by what its brokers hold.
     pub(super) fn placing(&self, config: &Key) -> bool {
         let Some(state) = self.configs.get(config) else { return false };
         state.targets.len() > 1
-            && state.targets.values().any(|t| !t.known)
-            && self
-                .spaces_of_config
-                .get(config)
-                .into_iter()
-                .flatten()
-                .any(|key| self.spaces.get(key).is_some_and(|s| s.broker.is_none() && matches!(s.accept, Some(Ok(())))))
+            && state.targets.values().any(|t| !t.line.known)
+            && self.spaces_of_config.get(config).into_iter().flatten().any(|key| {
+                let waits = |s: &SpaceState| s.broker.is_none() && !s.obj.standard && matches!(s.accept, Some(Ok(())));
+                self.spaces.get(key).is_some_and(waits)
+            })
     }
 }

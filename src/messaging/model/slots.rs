@@ -6,7 +6,7 @@ use super::Model;
 use super::state::{Progress, SlotState, Target, Want};
 use crate::messaging::broker::{Class, Entry, Job, Wish, is_ground};
 use crate::messaging::entry::{Effective, gates};
-use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::ids::{Key, Plane, Slot, TargetId};
 use crate::messaging::names;
 use crate::messaging::status::TargetState;
 
@@ -35,7 +35,7 @@ impl Model {
         let Some(target) = self.target_mut(id) else { return };
         let Some(state) = target.slots.get_mut(slot) else {
             // In force by its status: whether it really is there, the comparison tells. Until then nothing is sent.
-            let restored = in_force && !target.read_once;
+            let restored = in_force && !target.line.read_once;
             let progress = if restored { Progress::Restored } else { Progress::Needed };
             let state = SlotState {
                 tenant,
@@ -46,6 +46,7 @@ impl Model {
                 for_generation: generation,
                 effective,
                 seen: false,
+                confirmed: false,
                 unverified: false,
                 replace: false,
                 attempts: 0,
@@ -67,7 +68,7 @@ impl Model {
         }
         (state.holder, state.tenant, state.for_generation) = (Some(holder.clone()), tenant, generation);
         (state.entry, state.effective, state.want) = (entry, effective, Want::Hold);
-        let acked = matches!(state.progress, Progress::Acked(_));
+        state.confirmed &= same;
         let enough = same
             && match state.progress {
                 Progress::Acked(_) | Progress::Sent(_) | Progress::Gated => true,
@@ -78,11 +79,6 @@ impl Model {
         self.held_by(&holder, id);
         if !enough {
             self.send(id, slot, Class::Change);
-        } else if acked
-            && renewed
-            && let Some(address) = self.addresses.get_mut(&holder)
-        {
-            (address.in_force, address.effective) = (Some(generation), effective);
         }
     }
 
@@ -100,7 +96,7 @@ impl Model {
     /// Takes the settings that a space shared away; whether there is nothing left to wait for.
     pub(super) fn clear_ground(&mut self, id: &TargetId, slot: &Slot, space: &Key) -> bool {
         let Some(target) = self.target_mut(id) else { return true };
-        if target.state == TargetState::Unreachable {
+        if target.line.state == TargetState::Unreachable {
             return true;
         }
         let state = target.slots.entry(slot.clone()).or_insert_with(|| SlotState::ground(slot, space));
@@ -116,12 +112,39 @@ impl Model {
         }
     }
 
+    /// A broker stands for an Address from now on.
     fn held_by(&mut self, holder: &Key, id: &TargetId) {
-        if let Some(address) = self.addresses.get_mut(holder) {
-            address.accepted = true;
-            if address.holds.as_ref() != Some(id) {
-                address.holds = Some(id.clone());
+        let Some(address) = self.addresses.get_mut(holder) else { return };
+        (address.accepted, address.taken) = (true, false);
+        if let Err(at) = address.holds.binary_search(id) {
+            address.holds.insert(at, id.clone());
+            let space = Self::space_key(address);
+            *self.members.entry(space).or_default().on.entry(id.name.clone()).or_default() += 1;
+        }
+    }
+
+    /// A broker holds nothing of an Address any more.
+    pub(super) fn let_go(&mut self, holder: &Key, id: &TargetId) {
+        let Some(address) = self.addresses.get_mut(holder) else { return };
+        let Ok(at) = address.holds.binary_search(id) else { return };
+        address.holds.remove(at);
+        address.in_force = None;
+        address.taken = address.obj.meta.deleting && address.holds.is_empty();
+        let space = Self::space_key(address);
+        let Some(members) = self.members.get_mut(&space) else { return };
+        if let Some(count) = members.on.get_mut(&id.name) {
+            *count -= 1;
+            if *count == 0 {
+                members.on.remove(&id.name);
             }
+        }
+    }
+
+    /// No broker stands for an Address any more.
+    pub(super) fn let_go_of_all(&mut self, holder: &Key) {
+        let holds = self.addresses.get(holder).map(|a| a.holds.clone()).unwrap_or_default();
+        for id in &holds {
+            self.let_go(holder, id);
         }
     }
 
@@ -138,6 +161,7 @@ impl Model {
             for_generation: claim.generation,
             effective: claim.effective,
             seen: false,
+            confirmed: false,
             unverified: false,
             replace: false,
             attempts: 0,
@@ -194,7 +218,7 @@ impl Model {
     /// goes when one runs.
     pub(super) fn send(&mut self, id: &TargetId, slot: &Slot, class: Class) {
         let Some(target) = self.target_mut(id) else { return };
-        if !target.started() {
+        if !target.line.started() {
             if let Some(state) = target.slots.get_mut(slot) {
                 state.progress = Progress::Needed;
             }
@@ -305,26 +329,27 @@ impl Model {
         }
     }
 
-    /// Whether an Address that was accepted once has exactly this broker-side name, here or nowhere yet: what a broker
-    /// holds for a space that has since moved to another one stands for nobody.
-    pub(super) fn claimed(&self, id: &TargetId, slot: &Slot) -> bool {
-        self.address_of_slot(slot, id).is_some_and(|(space, address)| {
-            if self.target_of_space(&space).is_some_and(|at| at != *id) {
-                return false;
-            }
-            let winner = self.winner(&space, &names::canonical(&address));
-            winner.is_some_and(|w| *w.obj.address == *address && w.accepted)
-        })
+    /// Whether an Address that was accepted once has exactly this name on this broker, or on routers. What a broker
+    /// holds for a space that has since moved to another one, or of an Address that is elsewhere, stands for nobody.
+    pub(super) fn claimed(&self, id: &TargetId, slot: &str) -> bool {
+        let Some((space, address)) = self.address_of_slot(slot, id) else { return false };
+        let Some(winner) = self.winner(&space, &names::canonical(&address)) else { return false };
+        let elsewhere = id.plane == Plane::Broker
+            && match self.spaces.get(&space).is_some_and(|s| s.obj.standard) {
+                true => !winner.told.status.brokers.contains(&id.name),
+                false => self.target_of_space(&space).is_some_and(|at| at != *id),
+            };
+        *winner.obj.address == *address && winner.accepted && !elsewhere
     }
 
     /// Whether any Address has this broker-side name.
-    pub(super) fn claimable(&self, id: &TargetId, slot: &Slot) -> bool {
+    pub(super) fn claimable(&self, id: &TargetId, slot: &str) -> bool {
         self.address_of_slot(slot, id)
             .is_some_and(|(space, address)| self.winner(&space, &names::canonical(&address)).is_some())
     }
 
     /// The space and the address that a broker-side name stands for.
-    fn address_of_slot(&self, slot: &Slot, id: &TargetId) -> Option<(Key, String)> {
+    pub(super) fn address_of_slot(&self, slot: &str, id: &TargetId) -> Option<(Key, String)> {
         if self.configs.get(&id.config).is_some_and(|c| c.obj.single) {
             return Some((self.single_winner(&id.config)?, slot.to_string()));
         }
@@ -341,7 +366,7 @@ impl Target {
             None => true,
             Some(state) if state.want != Want::Hold => true,
             Some(state) => {
-                matches!(state.progress, Progress::Acked(at) if self.compared || at > self.session_mark)
+                matches!(state.progress, Progress::Acked(at) if self.line.compared || at > self.line.session_mark)
             }
         }
     }

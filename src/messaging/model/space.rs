@@ -47,10 +47,18 @@ impl Model {
         if self.spaces.get(key).is_none_or(|s| s.foreign || s.prefix.is_empty()) {
             return true;
         }
-        match self.target_of_space(key) {
-            Some(id) => self.clear_ground(&id, &ground(&names::prefix(key, false)), key),
-            None => true,
-        }
+        let slot = ground(&names::prefix(key, false));
+        let Some(space) = self.spaces.get(key) else { return true };
+        let ids: Vec<TargetId> = if space.obj.standard {
+            let config = space.obj.config.clone();
+            let brokers = self.configs.get(&config).into_iter().flat_map(|c| c.targets.keys());
+            let left = brokers.filter(|name| !space.cleared_on.contains(*name));
+            left.map(|name| TargetId::broker(config.clone(), name.clone())).collect()
+        } else {
+            self.target_of_space(key).into_iter().collect()
+        };
+        // Every one of them is told, whatever another says.
+        ids.iter().fold(true, |cleared, id| self.clear_ground(id, &slot, key) && cleared)
     }
 
     fn accept_space(&self, key: &Key, space: &SpaceState) -> Result<(), Refusal> {
@@ -74,6 +82,15 @@ impl Model {
                 format!(
                     "RouterConfig {name} does not take spaces of namespace {}: its allowedNamespaces must be widened",
                     key.namespace
+                ),
+            );
+        }
+        if space.obj.standard && config.obj.routers.is_empty() {
+            return refuse(
+                reason::NO_ROUTERS,
+                format!(
+                    "spec.type is standard, and RouterConfig {name} has no routers: add spec.messaging.routers to it, \
+                     or make the space of type brokered"
                 ),
             );
         }
@@ -123,7 +140,7 @@ impl Model {
     /// The broker that serves a space, if it is placed and its RouterConfig still has that broker.
     pub(super) fn target_of_space(&self, key: &Key) -> Option<TargetId> {
         let space = self.spaces.get(key)?;
-        let id = TargetId { config: space.obj.config.clone(), broker: space.broker.clone()? };
+        let id = TargetId::broker(space.obj.config.clone(), space.broker.clone()?);
         self.target(&id).is_some().then_some(id)
     }
 
@@ -235,7 +252,7 @@ impl Model {
             return (wanted, wake);
         }
         if let Some((reason, message)) = refused {
-            let keeps = space.ever_accepted && self.target_of_space(&meta.key).is_some();
+            let keeps = space.ever_accepted && (space.obj.standard || self.target_of_space(&meta.key).is_some());
             let message = if keeps {
                 format!("{message}; what was accepted before keeps working").into()
             } else {
@@ -243,6 +260,14 @@ impl Model {
             };
             wanted.ready = condition(&told.ready, false, reason, message);
             return (wanted, None);
+        }
+        if space.obj.standard {
+            if let Some((status, reason, message)) = self.standard_ready(space) {
+                wanted.ready = condition(&told.ready, status, reason, message.into());
+            } else if told.accepted.is_none() {
+                return (told.clone(), None);
+            }
+            return (wanted, wake);
         }
         let target = self.target_of_space(&meta.key).and_then(|id| self.target(&id).map(|t| (id, t)));
         match target {
@@ -254,30 +279,53 @@ impl Model {
                 let message = "no broker could be chosen yet: see the RouterConfig's brokers";
                 wanted.ready = condition(&told.ready, false, reason::WAITING_FOR_BROKER, message.into());
             }
-            Some((id, target)) => match target.shown {
+            Some((id, target)) => match target.line.shown {
                 None if told.accepted.is_none() => return (told.clone(), None),
                 None => {}
                 Some(TargetState::Serving) => {
                     wanted.ready = condition(&told.ready, true, reason::SERVING, "".into());
                 }
                 Some(TargetState::Unreachable) => {
-                    let message = format!("broker {} does not answer; {total} Addresses are on it", id.broker);
+                    let message = format!("broker {} does not answer; {total} Addresses are on it", id.name);
                     let same = told.ready.as_ref().is_some_and(|c| c.reason == reason::BROKER_UNREACHABLE);
                     if !same {
                         wanted.ready = condition(&told.ready, false, reason::BROKER_UNREACHABLE, message.into());
                     }
                 }
                 Some(TargetState::Filling) => {
-                    let message = format!("broker {} is being compared and completed", id.broker);
+                    let message = format!("broker {} is being compared and completed", id.name);
                     wanted.ready = condition(&told.ready, false, reason::FILLING, message.into());
                 }
                 Some(TargetState::Connecting) => {
-                    let message = format!("broker {} is being connected", id.broker);
+                    let message = format!("broker {} is being connected", id.name);
                     wanted.ready = condition(&told.ready, false, reason::CONNECTING, message.into());
                 }
             },
         }
         (wanted, wake)
+    }
+}
+
+impl Model {
+    /// `Ready` of a standard space: one router that serves is enough, and brokers that are down are named with the
+    /// count of Addresses on them. None while no router's state is known.
+    fn standard_ready(&self, space: &SpaceState) -> Option<(bool, &'static str, String)> {
+        let config = self.configs.get(&space.obj.config)?;
+        let routers = &config.routers.targets;
+        let on = self.members.get(&space.obj.meta.key).map(|m| &m.on);
+        let down = config.targets.iter().filter(|(_, t)| t.line.shown == Some(TargetState::Unreachable));
+        let down = down.filter_map(|(name, _)| Some((name, on?.get(name)?)));
+        let down: Vec<String> =
+            down.map(|(name, count)| format!("broker {name} does not answer; {count} Addresses are on it")).collect();
+        if routers.values().any(|r| r.line.shown == Some(TargetState::Serving)) {
+            return Some((true, reason::SERVING, down.join("; ")));
+        }
+        let shown: Option<Vec<(&Arc<str>, TargetState)>> =
+            routers.iter().map(|(name, r)| Some((name, r.line.shown?))).collect();
+        let states: Vec<String> =
+            shown?.into_iter().map(|(name, state)| format!("router {name} is {}", state.as_str())).collect();
+        let all: Vec<String> = states.into_iter().chain(down).collect();
+        Some((false, reason::NO_ROUTER_SERVING, all.join("; ")))
     }
 }
 

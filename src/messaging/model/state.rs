@@ -3,116 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messaging::maps::{Map, Set};
-
+use super::line::Line;
+use super::routers::Routers;
+use super::told::Told;
 use crate::messaging::broker::{Contents, Entry, ground_entry};
 use crate::messaging::entry::Effective;
-use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::ids::{Key, Now, Slot, TargetId};
 use crate::messaging::input::{Address, AddressSpace, Broker, RouterConfig};
-use crate::messaging::output::FinalizerChange;
-use crate::messaging::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus, TargetState};
+use crate::messaging::maps::{Map, Set};
+use crate::messaging::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
 
 /// A refusal by the model itself: reason and message of `Accepted`.
 pub(super) type Refusal = (&'static str, Arc<str>);
-
-/// What the API server holds of one object's status and finalizer, as far as we know: what was watched, or written
-/// since.
-#[derive(Debug)]
-pub(super) struct Told<S> {
-    pub status: S,
-    pub finalizer: bool,
-    /// `resourceVersion` of the last write: older watch events say nothing of status and finalizer.
-    pub version: u64,
-    /// A write that was handed out and not answered.
-    pub out: Option<Out<S>>,
-    /// A write that the API server refused: not sent again while it is still what is wanted.
-    pub refused: Option<(Option<Arc<S>>, Option<FinalizerChange>)>,
-}
-
-#[derive(Debug)]
-pub(super) struct Out<S> {
-    pub seq: u64,
-    pub status: Option<Arc<S>>,
-    pub finalizer: Option<FinalizerChange>,
-}
-
-impl<S: PartialEq + Clone> Told<S> {
-    pub fn new(status: S, finalizer: bool) -> Self {
-        Self { status, finalizer, version: 0, out: None, refused: None }
-    }
-
-    /// The status that will be there once everything handed out is written.
-    pub fn latest(&self) -> &S {
-        self.out.as_ref().and_then(|out| out.status.as_deref()).unwrap_or(&self.status)
-    }
-
-    /// The finalizer once everything handed out is written.
-    pub fn latest_finalizer(&self) -> bool {
-        match self.out.as_ref().and_then(|out| out.finalizer) {
-            Some(change) => change == FinalizerChange::Add,
-            None => self.finalizer,
-        }
-    }
-
-    /// Takes in what came with a watched object.
-    pub fn observe(&mut self, status: &S, finalizer: bool, version: u64, listed: bool) {
-        let newer = version >= self.version || version == 0;
-        if newer || (listed && self.out.is_none()) {
-            if self.status != *status {
-                self.status = status.clone();
-                self.refused = None;
-            }
-            self.finalizer = finalizer;
-            self.version = version;
-        }
-    }
-
-    /// Registers a write of `status` and of the finalizer's wanted presence, if one is needed.
-    pub fn plan(
-        &mut self,
-        status: S,
-        finalizer: bool,
-        seq: &mut u64,
-    ) -> Option<(Option<Arc<S>>, Option<FinalizerChange>)> {
-        if *self.latest() == status && self.latest_finalizer() == finalizer {
-            return None;
-        }
-        let unsure = self.out.is_some();
-        let status = (unsure || self.status != status).then(|| Arc::new(status));
-        let change = (unsure || self.finalizer != finalizer).then_some(if finalizer {
-            FinalizerChange::Add
-        } else {
-            FinalizerChange::Remove
-        });
-        if !unsure && self.refused.as_ref().is_some_and(|refused| (&refused.0, refused.1) == (&status, change)) {
-            return None;
-        }
-        *seq += 1;
-        self.out = Some(Out { seq: *seq, status: status.clone(), finalizer: change });
-        Some((status, change))
-    }
-
-    /// Takes in that write `seq` was carried out as `version`; whether it was the last one handed out.
-    pub fn written(&mut self, seq: u64, version: u64) -> bool {
-        self.version = self.version.max(version);
-        let Some(out) = self.out.take_if(|out| out.seq == seq) else { return false };
-        if let Some(status) = out.status {
-            self.status = Arc::unwrap_or_clone(status);
-        }
-        if let Some(change) = out.finalizer {
-            self.finalizer = change == FinalizerChange::Add;
-        }
-        self.refused = None;
-        true
-    }
-
-    /// Takes in that write `seq` can never be carried out.
-    pub fn failed(&mut self, seq: u64) {
-        if let Some(out) = self.out.take_if(|out| out.seq == seq) {
-            self.refused = Some((out.status, out.finalizer));
-        }
-    }
-}
 
 /// One Address.
 #[derive(Debug)]
@@ -126,9 +28,13 @@ pub(super) struct AddressState {
     pub refused: bool,
     /// Accepted now or at some time before: never deprovisioned for what its references do later.
     pub accepted: bool,
-    /// Where its slot is held.
-    pub holds: Option<TargetId>,
-    /// The generation that the broker acknowledged.
+    /// Brokers that a queue or topic of a standard space is placed on.
+    pub placed: Vec<Arc<str>>,
+    /// The brokers that hold its slot, in the order of their names.
+    pub holds: Vec<TargetId>,
+    /// What its routers hold for it.
+    pub route: Option<Route>,
+    /// The generation that all of them acknowledged.
     pub in_force: Option<i64>,
     /// Effective values of that generation.
     pub effective: Effective,
@@ -136,9 +42,25 @@ pub(super) struct AddressState {
     pub ready: bool,
     /// Its deletion waits for this.
     pub waits: Option<Arc<str>>,
+    /// It is being deleted, and no broker holds anything of it any more.
+    pub taken: bool,
     /// Its deletion may end.
     pub released: bool,
     pub timer_ms: Option<u64>,
+}
+
+/// A slot of the routers of a RouterConfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub config: Key,
+    pub slot: Slot,
+}
+
+impl AddressState {
+    /// Whether anything stands for it on a data plane.
+    pub fn held(&self) -> bool {
+        !self.holds.is_empty() || self.route.is_some()
+    }
 }
 
 /// What belongs to a space by name, whether or not the space exists.
@@ -152,6 +74,8 @@ pub(super) struct Members {
     /// Queues and topics by the dead letters and expiry addresses that they name.
     pub dead_letter_users: Map<Arc<str>, BTreeSet<Key>>,
     pub ready: i64,
+    /// How many of a standard space's Addresses each broker holds.
+    pub on: BTreeMap<Arc<str>, i64>,
 }
 
 /// One AddressSpace.
@@ -165,9 +89,12 @@ pub(super) struct SpaceState {
     pub ever_accepted: bool,
     pub foreign: bool,
     pub prefix: Arc<str>,
+    /// The broker of a brokered space.
     pub broker: Option<Arc<str>>,
-    /// It is deleted, and what it shared on its broker is taken away.
+    /// It is deleted, and what it shared on its brokers is taken away.
     pub cleared: bool,
+    /// The brokers of a standard space where that is done.
+    pub cleared_on: BTreeSet<Arc<str>>,
     /// When the status was last written: counts wait two seconds from there.
     pub written_ms: Option<u64>,
     pub timer_ms: Option<u64>,
@@ -180,6 +107,9 @@ pub(super) struct ConfigState {
     pub told: Told<RouterConfigStatus>,
     pub since_ms: u64,
     pub targets: BTreeMap<Arc<str>, Target>,
+    pub routers: Routers,
+    /// Addresses of standard spaces that no broker has been chosen for, by creation.
+    pub unplaced: BTreeSet<(i64, Key)>,
     pub pruned: Option<Arc<str>>,
     pub resynced: Option<Arc<str>>,
     pub timer_ms: Option<u64>,
@@ -230,6 +160,8 @@ pub(super) struct SlotState {
     pub effective: Effective,
     /// Its last Address was seen to be deleted.
     pub seen: bool,
+    /// The broker itself has answered for `entry`, and not just its name been seen in a list.
+    pub confirmed: bool,
     /// A comparison in detail was refused: held by its name, its settings unknown.
     pub unverified: bool,
     /// What is there may be destroyed to make room.
@@ -250,6 +182,7 @@ impl SlotState {
             for_generation: 0,
             effective: Effective::default(),
             seen: true,
+            confirmed: false,
             unverified: false,
             replace: false,
             attempts: 0,
@@ -261,27 +194,7 @@ impl SlotState {
 #[derive(Debug)]
 pub(super) struct Target {
     pub broker: Broker,
-    /// 0: not started.
-    pub incarnation: u64,
-    /// Revisions of the TLS and the credentials Secret that it was last told to use.
-    pub revisions: (Option<u64>, Option<u64>),
-    /// Was taken from its connection for a rotated Secret and has not served since: the others wait for it.
-    pub rotating: bool,
-    pub state: TargetState,
-    pub message: Arc<str>,
-    pub since_ms: u64,
-    pub since_s: i64,
-    /// Since when it does not serve.
-    pub down_ms: u64,
-    /// What was last shown, for telling transitions.
-    pub shown: Option<TargetState>,
-    /// Read at least once, or failed at it: a placement need not wait for it.
-    pub known: bool,
-    pub read_once: bool,
-    /// Compared since it was connected: what was acknowledged before is still there.
-    pub compared: bool,
-    /// Acknowledgements after this mark came on the present connection.
-    pub session_mark: u64,
+    pub line: Line,
     pub slots: Map<Slot, SlotState>,
     /// Slots that wait, by the slot that they wait for.
     pub gates: Map<Slot, BTreeSet<Slot>>,
@@ -289,114 +202,41 @@ pub(super) struct Target {
     pub orphans: BTreeMap<Slot, u64>,
     /// Read, not yet compared.
     pub contents: Option<Arc<Contents>>,
-    /// Acknowledgements after this mark are newer than the read under way.
-    pub read_mark: u64,
-    pub reading: bool,
     /// Slots that were taken away since the read under way began.
     pub gone: Set<Slot>,
     /// What must be answered before it serves.
     pub fill: Set<Slot>,
-    pub repaired: Vec<Slot>,
-    pub resync_ms: Option<u64>,
     /// Which part of the slots the next comparison looks at in detail.
     pub sample: usize,
+    /// Addresses of standard spaces that are placed here.
+    pub placed: BTreeSet<Key>,
 }
 
 impl Target {
-    pub fn new(broker: Broker, now_ms: u64, now_s: i64) -> Self {
+    pub fn new(broker: Broker, now: Now) -> Self {
         Self {
             broker,
-            incarnation: 0,
-            revisions: (None, None),
-            rotating: false,
-            state: TargetState::Connecting,
-            message: "connecting".into(),
-            since_ms: now_ms,
-            since_s: now_s,
-            down_ms: now_ms,
-            shown: None,
-            known: false,
-            read_once: false,
-            compared: false,
-            session_mark: 0,
+            line: Line::new(now),
             slots: Map::default(),
             gates: Map::default(),
             orphans: BTreeMap::new(),
             contents: None,
-            read_mark: 0,
-            reading: false,
             gone: Set::default(),
             fill: Set::default(),
-            repaired: Vec::new(),
-            resync_ms: None,
             sample: 0,
+            placed: BTreeSet::new(),
         }
     }
 
-    /// Whether it has a drive, which takes jobs also while the broker cannot be reached.
-    pub fn started(&self) -> bool {
-        self.incarnation != 0
-    }
-
-    /// Whether commands can reach it.
-    pub fn connected(&self) -> bool {
-        matches!(self.state, TargetState::Filling | TargetState::Serving)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_older_watch_event_does_not_undo_a_write() {
-        let mut told = Told::new(1, false);
-        let mut seq = 0;
-        assert_eq!(told.plan(2, true, &mut seq), Some((Some(Arc::new(2)), Some(FinalizerChange::Add))));
-        assert!(told.written(1, 10));
-        told.observe(&1, false, 9, false);
-        assert_eq!((told.status, told.finalizer), (2, true));
-        told.observe(&3, false, 11, false);
-        assert_eq!((told.status, told.finalizer), (3, false));
-    }
-
-    #[test]
-    fn a_list_is_the_truth_even_with_older_versions() {
-        let mut told = Told::new(1, false);
-        let mut seq = 0;
-        told.plan(2, false, &mut seq);
-        told.written(1, 10);
-        told.observe(&1, false, 4, true);
-        assert_eq!(told.status, 1);
-    }
-
-    #[test]
-    fn the_same_status_is_written_once() {
-        let mut told = Told::new(0, false);
-        let mut seq = 0;
-        assert!(told.plan(5, false, &mut seq).is_some());
-        assert!(told.plan(5, false, &mut seq).is_none());
-        assert!(told.written(seq, 7));
-        assert!(told.plan(5, false, &mut seq).is_none());
-    }
-
-    #[test]
-    fn a_write_that_was_refused_is_not_sent_again_at_once() {
-        for (status, finalizer) in [(5, false), (0, true), (5, true)] {
-            let mut told = Told::new(0, false);
-            let mut seq = 0;
-            assert!(told.plan(status, finalizer, &mut seq).is_some());
-            told.failed(seq);
-            assert_eq!(told.plan(status, finalizer, &mut seq), None);
-            assert!(told.plan(9, finalizer, &mut seq).is_some());
+    /// Forgets the connection, keeping what is wanted.
+    pub fn reset(&mut self) {
+        (self.line.read_once, self.line.reading, self.line.resync_ms) = (false, false, None);
+        self.contents = None;
+        self.orphans.clear();
+        for slot in self.slots.values_mut() {
+            if matches!(slot.progress, Progress::Sent(_)) {
+                slot.progress = Progress::Needed;
+            }
         }
-    }
-
-    #[test]
-    fn a_return_to_the_old_status_is_written_while_the_new_one_is_under_way() {
-        let mut told = Told::new(0, false);
-        let mut seq = 0;
-        told.plan(5, false, &mut seq);
-        assert_eq!(told.plan(0, false, &mut seq).and_then(|(status, _)| status), Some(Arc::new(0)));
     }
 }

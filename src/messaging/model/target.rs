@@ -5,95 +5,52 @@ use std::sync::Arc;
 use super::state::{Progress, Target, Want};
 use super::{Model, Timer};
 use crate::messaging::broker::{Class, Done, Outcome, is_ground};
-use crate::messaging::ids::{Kind, Now, Slot, TargetId};
+use crate::messaging::ids::{Kind, Plane, Slot, TargetId};
 use crate::messaging::input::Link;
 use crate::messaging::names;
 use crate::messaging::reason;
 use crate::messaging::status::TargetState;
 
-impl Target {
-    /// Enters a state.
-    pub(super) fn turn(&mut self, state: TargetState, message: Arc<str>, now: Now) {
-        if self.state != state {
-            let served = self.state == TargetState::Serving;
-            (self.since_ms, self.since_s) = (now.mono_ms, now.unix_s);
-            if served {
-                self.down_ms = now.mono_ms;
-            }
-            self.state = state;
-        }
-        self.message = message;
-    }
-
-    /// Forgets the connection, keeping what is wanted.
-    pub(super) fn reset(&mut self) {
-        (self.read_once, self.reading, self.contents, self.resync_ms) = (false, false, None, None);
-        self.orphans.clear();
-        for slot in self.slots.values_mut() {
-            if matches!(slot.progress, Progress::Sent(_)) {
-                slot.progress = Progress::Needed;
-            }
-        }
-    }
-
-    /// The state to show, and when that may change by itself: a state other than Serving is shown once it has lasted;
-    /// until then what was told before stays.
-    pub(super) fn shown(
-        &self,
-        told: Option<TargetState>,
-        now_ms: u64,
-        outage_ms: u64,
-        down_ms: u64,
-    ) -> (Option<TargetState>, Option<u64>) {
-        let due = match self.state {
-            TargetState::Serving => return (Some(self.state), None),
-            TargetState::Unreachable => self.since_ms + down_ms,
-            TargetState::Connecting | TargetState::Filling => self.down_ms + outage_ms,
-        };
-        if due <= now_ms { (Some(self.state), None) } else { (self.shown.or(told), Some(due)) }
-    }
-}
-
 impl Model {
     pub(super) fn target(&self, id: &TargetId) -> Option<&Target> {
-        self.configs.get(&id.config)?.targets.get(&id.broker)
+        self.configs.get(&id.config)?.targets.get(&id.name)
     }
 
     pub(super) fn target_mut(&mut self, id: &TargetId) -> Option<&mut Target> {
-        self.configs.get_mut(&id.config)?.targets.get_mut(&id.broker)
+        self.configs.get_mut(&id.config)?.targets.get_mut(&id.name)
     }
 
     pub(super) fn apply_link(&mut self, id: &TargetId, incarnation: u64, link: Link) {
         let (now, acks) = (self.now, self.acks);
-        let Some(target) = self.target_mut(id).filter(|t| t.incarnation == incarnation) else { return };
+        let Some(target) = self.target_mut(id).filter(|t| t.line.incarnation == incarnation) else { return };
         match link {
             Link::Outcome(outcome) => {
                 self.apply_outcome(id, outcome);
                 return;
             }
             Link::Connected => {
-                target.turn(TargetState::Filling, "reading what the broker holds".into(), now);
-                target.reading = true;
+                target.line.turn(TargetState::Filling, "reading what the broker holds".into(), now);
+                target.line.reading = true;
                 target.contents = None;
-                (target.compared, target.session_mark) = (false, acks);
+                (target.line.compared, target.line.session_mark) = (false, acks);
                 self.hold_grounds(id);
             }
             Link::Reading => {
-                target.reading = true;
+                target.line.reading = true;
                 target.gone.clear();
-                target.read_mark = acks;
+                target.line.read_mark = acks;
             }
             Link::Contents(contents) => {
-                (target.reading, target.known) = (false, true);
+                (target.line.reading, target.line.known) = (false, true);
                 target.contents = Some(contents);
                 self.to_compare.insert(id.clone());
                 self.mark_unplaced(id);
             }
             Link::Unreadable(words) | Link::Down(words) => {
-                (target.reading, target.contents, target.resync_ms) = (false, None, None);
-                (target.compared, target.session_mark) = (false, acks);
-                target.turn(TargetState::Unreachable, words, now);
-                let first = !std::mem::replace(&mut target.known, true);
+                (target.line.reading, target.contents, target.line.resync_ms) = (false, None, None);
+                (target.line.compared, target.line.session_mark) = (false, acks);
+                target.line.turn(TargetState::Unreachable, words, now);
+                let first = !std::mem::replace(&mut target.line.known, true);
                 if first {
                     self.mark_unplaced(id);
                 }
@@ -112,7 +69,7 @@ impl Model {
             Want::Gone { .. } if orphan => self.forget(id, slot),
             Want::Hold if matches!(state.progress, Progress::Acked(_)) => {
                 state.progress = Progress::Needed;
-                target.repaired.push(slot.clone());
+                target.line.repaired.push(slot.clone());
                 self.send(id, slot, Class::Repair);
                 self.tell_repairs(id);
             }
@@ -133,19 +90,18 @@ impl Model {
             // An answer to a comparison in detail: only a repair is news, and a refusal, which is tried again.
             let held = matches!(state.progress, Progress::Acked(_));
             if held && matches!(outcome.result, Ok(Done::Held | Done::Repaired)) {
+                state.confirmed = true;
                 // What the RouterConfig says of it may have changed while nobody looked.
-                let (effective, holder) = (state.effective, state.holder.clone());
-                if let Some(key) = holder
-                    && let Some(address) = self.addresses.get_mut(&key).filter(|a| a.effective != effective)
-                {
-                    address.effective = effective;
-                    self.dirty_addresses.insert(key);
+                let (effective, generation, holder) = (state.effective, state.for_generation, state.holder.clone());
+                let address = holder.as_ref().and_then(|holder| self.addresses.get(holder));
+                if let Some(address) = address.filter(|a| a.effective != effective || a.in_force != Some(generation)) {
+                    self.dirty_addresses.insert(address.obj.meta.key.clone());
                 }
             }
             let Some(target) = self.target_mut(id) else { return };
             match outcome.result {
                 Ok(Done::Repaired) => {
-                    target.repaired.push(slot.clone());
+                    target.line.repaired.push(slot.clone());
                     self.tell_repairs(id);
                 }
                 Err(_) if held => {
@@ -164,12 +120,7 @@ impl Model {
         match outcome.result {
             Ok(Done::Held | Done::Repaired) => {
                 (state.progress, state.attempts, state.replace) = (Progress::Acked(mark), 0, false);
-                state.unverified = false;
-                let (generation, effective) = (state.for_generation, state.effective);
-                if let Some(address) = holder.as_ref().and_then(|h| self.addresses.get_mut(h)) {
-                    address.in_force = Some(generation);
-                    address.effective = effective;
-                }
+                (state.unverified, state.confirmed) = (false, true);
                 self.open_gates(id, slot);
             }
             Ok(Done::Gone) => {
@@ -180,9 +131,8 @@ impl Model {
                 if is_ground(slot) {
                     self.space_cleared(id, slot);
                 }
-                if let Some(address) = holder.as_ref().and_then(|h| self.addresses.get_mut(h)) {
-                    (address.holds, address.in_force) = (None, None);
-                    address.released = address.obj.meta.deleting;
+                if let Some(holder) = &holder {
+                    self.let_go(holder, id);
                 }
                 // Another Address of the same name may have waited for it to go.
                 self.mark_slot_claimants(slot, id);
@@ -218,11 +168,16 @@ impl Model {
         self.filled(id, slot);
     }
 
-    /// What a space shared is gone from its broker, or cannot be taken away: a space that is deleted waits no longer.
+    /// What a space shared is gone from a broker, or cannot be taken away: a space that is deleted waits no longer.
     fn space_cleared(&mut self, id: &TargetId, slot: &Slot) {
         let Some(key) = names::space_of(slot) else { return };
         if let Some(space) = self.spaces.get_mut(&key).filter(|s| s.obj.meta.deleting && s.obj.config == id.config) {
-            space.cleared = true;
+            if space.obj.standard {
+                space.cleared_on.insert(id.name.clone());
+                self.dirty_spaces.insert(key.clone());
+            } else {
+                space.cleared = true;
+            }
             self.stale_spaces.insert(key);
         }
     }
@@ -240,14 +195,18 @@ impl Model {
         let now = self.now;
         let resync = self.timing.resync_ms;
         let Some(target) = self.target_mut(id) else { return };
-        if target.state != TargetState::Filling || !target.read_once || target.contents.is_some() || target.reading {
+        if target.line.state != TargetState::Filling
+            || !target.line.read_once
+            || target.contents.is_some()
+            || target.line.reading
+        {
             return;
         }
         if target.fill.is_empty() {
-            target.turn(TargetState::Serving, "".into(), now);
-            target.rotating = false;
-            if target.resync_ms.is_none() {
-                target.resync_ms = Some(now.mono_ms + resync + spread(&id.broker, resync / 10));
+            target.line.turn(TargetState::Serving, "".into(), now);
+            target.line.rotating = false;
+            if target.line.resync_ms.is_none() {
+                target.line.resync_ms = Some(now.mono_ms + resync + spread(&id.name, resync / 10));
             }
             self.tell_repairs(id);
             self.dirty_configs.insert(id.config.clone());
@@ -270,18 +229,28 @@ impl Model {
 
     /// One event for what a comparison mended, however much it was.
     pub(super) fn tell_repairs(&mut self, id: &TargetId) {
-        let Some(target) = self.target_mut(id) else { return };
-        if target.state == TargetState::Filling && !target.fill.is_empty() {
+        let Some(config) = self.configs.get_mut(&id.config) else { return };
+        let (line, filled) = match id.plane {
+            Plane::Broker => match config.targets.get_mut(&id.name) {
+                Some(target) => (&mut target.line, target.fill.is_empty()),
+                None => return,
+            },
+            Plane::Router => match config.routers.targets.get_mut(&id.name) {
+                Some(router) => (&mut router.line, router.fill.is_empty()),
+                None => return,
+            },
+        };
+        if line.state == TargetState::Filling && !filled {
             return;
         }
-        let repaired = std::mem::take(&mut target.repaired);
+        let repaired = std::mem::take(&mut line.repaired);
         if repaired.is_empty() {
             return;
         }
         self.out.repairs += repaired.len() as u64;
         let names: Vec<&str> = repaired.iter().take(3).map(|s| &**s).collect();
         let more = if repaired.len() > 3 { format!(" and {} more", repaired.len() - 3) } else { String::new() };
-        let text = format!("broker {}: was missing or different, and is mended: {}{more}", id.broker, names.join(", "));
+        let text = format!("{id}: was missing or different, and is mended: {}{more}", names.join(", "));
         if let Some(uid) = self.configs.get(&id.config).map(|c| c.obj.meta.uid.clone()) {
             self.event(Kind::RouterConfig, &id.config, &uid, true, "Repaired", text);
         }
@@ -291,7 +260,7 @@ impl Model {
         let text = format!(
             "broker {}: queue {slot} holds {messages} messages and no Address stands for it; create the Address again, \
              or destroy it with: kubectl annotate rcfg -n {} {} --overwrite waystation.dev/prune-orphans=$(date +%s)",
-            id.broker, id.config.namespace, id.config.name
+            id.name, id.config.namespace, id.config.name
         );
         if let Some(uid) = self.configs.get(&id.config).map(|c| c.obj.meta.uid.clone()) {
             self.event(Kind::RouterConfig, &id.config, &uid, true, "OrphanedQueue", text);
@@ -301,20 +270,18 @@ impl Model {
 
     /// What an outage is called on an object that waits for this target.
     pub(super) fn outage(id: &TargetId) -> (&'static str, Arc<str>) {
-        let text = format!(
-            "broker {} does not answer: see kubectl describe rcfg -n {} {}",
-            id.broker, id.config.namespace, id.config.name
-        );
+        let text =
+            format!("{id} does not answer: see kubectl describe rcfg -n {} {}", id.config.namespace, id.config.name);
         (reason::BROKER_UNREACHABLE, text.into())
     }
 }
 
-fn backoff(first: u64, cap: u64, attempts: u32) -> u64 {
+pub(super) fn backoff(first: u64, cap: u64, attempts: u32) -> u64 {
     first.saturating_mul(1 << attempts.min(16)).min(cap)
 }
 
 /// A number below `range` that is always the same for a name: spreads periodic work without chance.
-fn spread(name: &str, range: u64) -> u64 {
+pub(super) fn spread(name: &str, range: u64) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     if range == 0 { 0 } else { hash % range }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::address::Decision;
-use super::state::{AddressState, Progress};
+use super::address::{Decision, Plan};
+use super::routers::Routed;
+use super::routes::RouteSay;
+use super::state::{AddressState, Progress, Route};
 use super::{Model, Timer};
 use crate::messaging::ids::{Key, Kind};
 use crate::messaging::output::{Status, Write};
@@ -114,7 +116,11 @@ impl Model {
             ready: condition(&told.ready, ready, why.0, why.1),
             address: Some(address.obj.address.clone()),
             // Also of one that is refused now: it tells the next process that there is something to keep.
-            brokers: address.holds.as_ref().map_or_else(|| told.brokers.clone(), |id| vec![id.broker.clone()]),
+            brokers: match address.holds.is_empty() {
+                true => told.brokers.clone(),
+                false => address.holds.iter().map(|id| id.name.clone()).collect(),
+            },
+            configured: address.in_force.max(told.configured),
             ..told.clone()
         }
     }
@@ -145,42 +151,82 @@ impl Model {
                 Say::Refused(reason, message)
             }
             Decision::Wait((reason, message)) => self.say_waiting(address, reason, message),
-            Decision::Hold(id, slot, _) => {
-                let target = self.target(id);
-                let progress = target.and_then(|t| t.slots.get(slot)).map(|s| &s.progress);
-                if let Some(Progress::Refused(words)) = progress {
-                    let message = format!("broker {}: {words}", id.broker).into();
-                    return Say::Unready { reason: reason::BROKER_REFUSED, message, low: false };
-                }
-                if let Some((gate, words)) = self.refused_gate(id, slot) {
-                    let message = format!("it needs {gate}, which broker {} refuses: {words}", id.broker).into();
-                    return Say::Unready { reason: reason::BROKER_REFUSED, message, low: false };
-                }
-                if address.in_force == Some(address.obj.meta.generation) {
-                    // Restored: true by its status, and not looked at yet. Needed, Sent: being mended, which is the
-                    // broker's matter. Neither is news for the Address, and neither confirms anything.
-                    let confirmed = matches!(progress, Some(Progress::Acked(_)));
-                    return if confirmed { Say::Ready } else { Say::Keep };
-                }
-                if target.is_none_or(|t| !t.connected()) {
-                    let due = address.since_ms + self.timing.outage_ms;
-                    if due > now {
-                        return Say::KeepUntil(due);
-                    }
-                    // That it is being configured is no longer the whole truth; any other word stays.
-                    if self.said_waiting(address) && !self.said(address, &[reason::CONFIGURING]) {
-                        return Say::Keep;
-                    }
-                    let (reason, message) = Self::outage(id);
-                    return Say::Unready { reason, message, low: false };
-                }
-                let message = match progress {
-                    Some(Progress::Gated) => "waits for what it names to be configured",
-                    _ => "is being configured",
-                };
-                self.say_waiting(address, reason::CONFIGURING, &message.into())
-            }
+            Decision::Hold(plan) => self.say_of_plan(address, plan),
         }
+    }
+
+    fn say_of_plan(&self, address: &AddressState, plan: &Plan) -> Say {
+        let now = self.now.mono_ms;
+        let slot = &plan.slot;
+        let unready = |reason, message: Arc<str>| Say::Unready { reason, message, low: false };
+        let mut confirmed = true;
+        for id in &plan.on {
+            let progress = self.target(id).and_then(|t| t.slots.get(slot)).map(|s| &s.progress);
+            if let Some(Progress::Refused(words)) = progress {
+                return unready(reason::BROKER_REFUSED, format!("{id}: {words}").into());
+            }
+            if let Some((gate, words)) = self.refused_gate(id, slot) {
+                return unready(reason::BROKER_REFUSED, format!("it needs {gate}, which {id} refuses: {words}").into());
+            }
+            // Restored: true by its status, and not looked at yet. Needed, Sent: being mended, which is the broker's
+            // matter. Neither is news for the Address, and neither confirms anything.
+            confirmed &= matches!(progress, Some(Progress::Acked(_)));
+        }
+        let routed = plan.route.as_ref().map(|route| self.route_say(route));
+        match &routed {
+            Some(RouteSay::Refused(words)) => return unready(reason::ROUTER_REFUSED, words.clone()),
+            Some(RouteSay::Unsupported(words)) => return unready(reason::NOT_SUPPORTED_BY_ROUTER, words.clone()),
+            Some(RouteSay::Failed(words)) if self.failed_for_good(address) => {
+                return unready(reason::LINK_FAILED, words.clone());
+            }
+            _ => {}
+        }
+        if address.in_force == Some(address.obj.meta.generation) {
+            confirmed &= matches!(routed, None | Some(RouteSay::Held));
+            return if confirmed { Say::Ready } else { Say::Keep };
+        }
+        let outage = self.outage_of(plan, routed.as_ref());
+        if let Some((reason, message)) = outage {
+            let due = address.since_ms + self.timing.outage_ms;
+            if due > now {
+                return Say::KeepUntil(due);
+            }
+            // That it is being configured is no longer the whole truth; any other word stays.
+            if self.said_waiting(address) && !self.said(address, &[reason::CONFIGURING]) {
+                return Say::Keep;
+            }
+            return unready(reason, message);
+        }
+        let gated = plan.on.iter().any(|id| {
+            let progress = self.target(id).and_then(|t| t.slots.get(slot)).map(|s| &s.progress);
+            progress == Some(&Progress::Gated)
+        });
+        let message = if gated { "waits for what it names to be configured" } else { "is being configured" };
+        self.say_waiting(address, reason::CONFIGURING, &message.into())
+    }
+
+    /// What keeps an Address from being configured that is not its own matter.
+    fn outage_of(&self, plan: &Plan, routed: Option<&RouteSay>) -> Option<(&'static str, Arc<str>)> {
+        let down = plan.on.iter().find(|id| self.target(id).is_none_or(|t| !t.line.connected()));
+        if let Some(id) = down {
+            return Some(Self::outage(id));
+        }
+        match routed? {
+            RouteSay::CutOff(words) => Some((reason::BROKER_UNREACHABLE, words.clone())),
+            RouteSay::NoRouter => {
+                let config = plan.route.as_ref().map(|r| &r.config)?;
+                let text =
+                    format!("no router serves: see kubectl describe rcfg -n {} {}", config.namespace, config.name);
+                Some((reason::NO_ROUTER_SERVING, text.into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a link that is not active is to be told of: a new one has a moment to become so.
+    fn failed_for_good(&self, address: &AddressState) -> bool {
+        let new = address.in_force != Some(address.obj.meta.generation);
+        !new || address.since_ms + self.timing.configuring_ms <= self.now.mono_ms
     }
 
     /// A word about waiting, once, after a second.
@@ -201,7 +247,10 @@ impl Model {
 
     /// Whether this generation's status says already that it waits: one word for one wait.
     fn said_waiting(&self, address: &AddressState) -> bool {
-        self.said(address, &[reason::CONFIGURING, reason::BROKER_UNREACHABLE, reason::WAITING_FOR_BROKER])
+        self.said(
+            address,
+            &[reason::CONFIGURING, reason::BROKER_UNREACHABLE, reason::WAITING_FOR_BROKER, reason::NO_ROUTER_SERVING],
+        )
     }
 
     fn said(&self, address: &AddressState, words: &[&str]) -> bool {
@@ -219,26 +268,49 @@ impl Model {
             return Say::KeepUntil(due);
         }
         let unready = |message: Arc<str>| Say::Unready { reason: reason::TERMINATING, message, low: false };
-        let target = address.holds.as_ref().and_then(|id| self.target(id).map(|t| (id, t)));
-        let Some((id, target)) = target else {
-            return address.waits.clone().map_or(Say::Keep, unready);
-        };
-        let slot = self.slot_on(id, &Self::space_key(address), &address.obj.address);
-        if let Some(Progress::Refused(words)) = target.slots.get(&slot).map(|s| &s.progress) {
-            return unready(format!("broker {} refuses to remove it: {words}", id.broker).into());
+        let space = Self::space_key(address);
+        let targets = address.holds.iter().filter_map(|id| Some((id, self.target(id)?)));
+        let (mut down, mut connecting) = (None, false);
+        for (id, target) in targets {
+            let slot = self.slot_on(id, &space, &address.obj.address);
+            if let Some(Progress::Refused(words)) = target.slots.get(&slot).map(|s| &s.progress) {
+                return unready(format!("{id} refuses to remove it: {words}").into());
+            }
+            match target.line.state {
+                TargetState::Unreachable => down = down.or(Some(id)),
+                TargetState::Connecting => connecting = true,
+                TargetState::Filling | TargetState::Serving => {}
+            }
         }
-        match (&address.waits, target.state) {
-            (Some(text), _) => unready(text.clone()),
-            (None, TargetState::Unreachable) => unready(
+        if let Some(text) = &address.waits {
+            return unready(text.clone());
+        }
+        if let Some(route) = &address.route
+            && let Some(words) = self.refusal_to_part(route)
+        {
+            return unready(words);
+        }
+        match (down, connecting) {
+            (Some(id), _) => unready(
                 format!(
-                    "broker {} does not answer, and what it stores must be removed first; to let go of it: \
+                    "{id} does not answer, and what it stores must be removed first; to let go of it: \
                      kubectl annotate addr -n {} {} waystation.dev/force-delete=true",
-                    id.broker, address.obj.meta.key.namespace, address.obj.meta.key.name
+                    address.obj.meta.key.namespace, address.obj.meta.key.name
                 )
                 .into(),
             ),
-            (None, TargetState::Connecting) => Say::KeepUntil(now + self.timing.configuring_ms),
-            (None, _) => Say::Keep,
+            (None, true) => Say::KeepUntil(now + self.timing.configuring_ms),
+            (None, false) => Say::Keep,
         }
+    }
+
+    /// The words of a router that does not let go of a slot.
+    fn refusal_to_part(&self, route: &Route) -> Option<Arc<str>> {
+        let config = self.configs.get(&route.config)?;
+        let state = config.routers.slots.get(&route.slot).filter(|s| !s.wanted)?;
+        config.routers.targets.iter().find_map(|(name, router)| match state.at.get(router.place)? {
+            Routed::Refused(words) => Some(format!("router {name} refuses to remove it: {words}").into()),
+            _ => None,
+        })
     }
 }

@@ -37,7 +37,7 @@ fn bench() -> Bench {
     let (out, reports) = mpsc::channel(10_000);
     let mailbox = Mailbox::default();
     let drive = BrokerDrive {
-        target: TargetId { config: Key::new("infra", "main"), broker: "b".into() },
+        target: TargetId::broker(Key::new("infra", "main"), "b".into()),
         incarnation: 7,
         user: "waystation:o".into(),
         link: Arc::new(broker.clone()),

@@ -5,4 +5,6 @@ mod brokers;
 mod deletions;
 mod peer;
 mod property;
+mod router_peer;
+mod routers;
 mod world;

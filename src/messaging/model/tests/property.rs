@@ -7,6 +7,7 @@ use super::peer::Broker;
 use super::world::{World, key};
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{AddressType, Input, Link};
+use crate::messaging::router::Entry;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Two of them are one address.
@@ -20,9 +21,9 @@ enum Step {
     Strip(usize),
     Force(usize),
     Messages { name: usize, count: u64 },
-    Down { empty: bool },
-    Up,
-    Lose(usize),
+    Down { broker: usize, empty: bool },
+    Up(usize),
+    Lose { broker: usize, place: usize },
     Refuse(usize),
     Slow(bool),
     Config { prune: bool, dead: bool, two: bool },
@@ -31,7 +32,19 @@ enum Step {
     Lead,
     Wait(u64),
     Undecodable(usize),
+    RouterDown { router: usize, empty: bool },
+    RouterUp(usize),
+    RouterSlow { router: usize, slow: bool },
+    RouterRefuse { router: usize, place: usize },
+    RouterLoses { router: usize, place: usize },
+    RouterLink { router: usize, place: usize, fails: bool },
+    Routers(usize),
+    Resync,
 }
+
+/// The second is in no RouterConfig but that of the standard space.
+const BROKERS: [&str; 2] = ["b", "c"];
+const ROUTERS: [&str; 3] = ["r1", "r2", "r3"];
 
 fn step() -> impl Strategy<Value = Step> {
     let name = 0..NAMES.len();
@@ -44,9 +57,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => name.clone().prop_map(Step::Strip),
         1 => name.clone().prop_map(Step::Force),
         2 => (place.clone(), 0..3u64).prop_map(|(name, count)| Step::Messages { name, count }),
-        1 => any::<bool>().prop_map(|empty| Step::Down { empty }),
-        2 => Just(Step::Up),
-        1 => place.clone().prop_map(Step::Lose),
+        1 => (0..2usize, any::<bool>()).prop_map(|(broker, empty)| Step::Down { broker, empty }),
+        2 => (0..2usize).prop_map(Step::Up),
+        1 => (0..2usize, place.clone()).prop_map(|(broker, place)| Step::Lose { broker, place }),
         1 => place.prop_map(Step::Refuse),
         1 => any::<bool>().prop_map(Step::Slow),
         1 => any::<(bool, bool, bool)>().prop_map(|(prune, dead, two)| Step::Config { prune, dead, two }),
@@ -55,6 +68,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Lead),
         3 => prop_oneof![Just(100u64), Just(1_500), Just(6_000), Just(40_000)].prop_map(Step::Wait),
         1 => name.prop_map(Step::Undecodable),
+        2 => (0..2usize, any::<bool>()).prop_map(|(router, empty)| Step::RouterDown { router, empty }),
+        3 => (0..2usize).prop_map(Step::RouterUp),
+        1 => (0..2usize, any::<bool>()).prop_map(|(router, slow)| Step::RouterSlow { router, slow }),
+        1 => (0..2usize, 0..PLACES.len()).prop_map(|(router, place)| Step::RouterRefuse { router, place }),
+        1 => (0..2usize, 0..PLACES.len()).prop_map(|(router, place)| Step::RouterLoses { router, place }),
+        1 => (0..2usize, 0..PLACES.len(), any::<bool>())
+            .prop_map(|(router, place, fails)| Step::RouterLink { router, place, fails }),
+        1 => (1..=3usize).prop_map(Step::Routers),
+        1 => Just(Step::Resync),
     ]
 }
 
@@ -91,18 +113,25 @@ fn play(w: &mut World, step: &Step) {
             }
         }
         Step::Force(name) => w.change(NAMES[*name], |a| a.meta.force_delete = true),
-        Step::Messages { name, count } => w.put_messages(PLACES[*name], *count),
-        Step::Down { empty } => w.broker_down("b", *empty),
-        Step::Up => {
-            if !w.broker("b").up {
-                w.broker("b").refuses.clear();
-                w.broker_up("b");
+        Step::Messages { name, count } => {
+            let slot = w.slot(PLACES[*name]);
+            for broker in w.brokers.values_mut() {
+                if let Some(queue) = broker.queues.get_mut(&slot) {
+                    queue.messages = *count;
+                }
             }
         }
-        Step::Lose(place) => {
-            let (id, slot) = (w.id("b"), w.slot(PLACES[*place]));
+        Step::Down { broker, empty } => w.broker_down(BROKERS[*broker], *empty),
+        Step::Up(broker) => {
+            if !w.broker(BROKERS[*broker]).up {
+                w.broker(BROKERS[*broker]).refuses.clear();
+                w.broker_up(BROKERS[*broker]);
+            }
+        }
+        Step::Lose { broker, place } => {
+            let (id, slot) = (w.id(BROKERS[*broker]), w.slot(PLACES[*place]));
             if w.live.contains(&id) {
-                let b = w.broker("b");
+                let b = w.broker(BROKERS[*broker]);
                 let had = b.queues.remove(&slot).is_some();
                 let incarnation = b.incarnation;
                 if had {
@@ -147,18 +176,82 @@ fn play(w: &mut World, step: &Step) {
                 w.input(Input::Address(Box::new(address)));
             }
         }
+        Step::Resync => {
+            let version = w.version.to_string();
+            w.change_config(|c| c.resync = Some(version.into()));
+        }
+        Step::RouterDown { .. }
+        | Step::RouterUp(_)
+        | Step::RouterSlow { .. }
+        | Step::RouterRefuse { .. }
+        | Step::RouterLoses { .. }
+        | Step::RouterLink { .. }
+        | Step::Routers(_) => {
+            if w.standard {
+                play_router(w, step);
+            }
+        }
     }
     w.run();
 }
 
+fn play_router(w: &mut World, step: &Step) {
+    match step {
+        Step::RouterDown { router, empty: true } => w.router_down(ROUTERS[*router]),
+        Step::RouterDown { router, empty: false } => w.router_cut(ROUTERS[*router]),
+        Step::RouterUp(router) => {
+            if !w.router(ROUTERS[*router]).up {
+                w.router_up(ROUTERS[*router]);
+            }
+        }
+        Step::RouterSlow { router, slow } => w.router(ROUTERS[*router]).slow = *slow,
+        Step::RouterRefuse { router, place } => {
+            let slot = w.slot(PLACES[*place]);
+            w.router(ROUTERS[*router]).refuses.insert(slot, "no".into());
+        }
+        Step::RouterLoses { router, place } => {
+            let slot = w.slot(PLACES[*place]);
+            w.router(ROUTERS[*router]).held.remove(&slot);
+        }
+        Step::RouterLink { router, place, fails } => {
+            let slot = w.slot(PLACES[*place]);
+            let leads = w.held(ROUTERS[*router]).get(&slot).is_some_and(|entry| {
+                matches!(entry.as_ref(), Entry::Address { waypoint: true, .. } | Entry::LinkRoute { .. })
+            });
+            if leads || !*fails {
+                w.link(ROUTERS[*router], &slot, *fails);
+            }
+        }
+        Step::Routers(count) => w.set_routers(&ROUTERS[..*count]),
+        _ => {}
+    }
+}
+
 /// Lets everything come to an end: brokers up and quick, refusals over, patience run out.
 fn rest(w: &mut World) {
-    w.broker("b").slow = false;
-    w.broker("b").refuses.clear();
-    if !w.broker("b").up {
-        w.broker_up("b");
+    for broker in BROKERS {
+        w.broker(broker).slow = false;
+        w.broker(broker).refuses.clear();
+        if !w.broker(broker).up {
+            w.broker_up(broker);
+        }
+    }
+    for router in if w.standard { &ROUTERS[..] } else { &[] } {
+        w.router(router).slow = false;
+        w.router(router).refuses.clear();
+        for slot in std::mem::take(&mut w.router(router).failing) {
+            w.link(router, &slot, false);
+        }
+        if !w.router(router).up {
+            w.router_up(router);
+        }
     }
     w.advance(1_300_000);
+}
+
+/// Routers of the RouterConfig, by name.
+fn routers(w: &World) -> Vec<std::sync::Arc<str>> {
+    w.configs[&key("rc")].routers.iter().map(|r| r.name.clone()).collect()
 }
 
 /// What must be equal: brokers but for their logs, statuses but for times and wording of waits.
@@ -168,6 +261,9 @@ fn outcome(w: &World) -> String {
     for (id, broker) in &w.brokers {
         let Broker { queues, addresses, settings, .. } = broker;
         writeln!(text, "{id:?}: {queues:#?} {addresses:?} {settings:?}").unwrap();
+    }
+    for name in routers(w) {
+        writeln!(text, "{name}: {:#?}", w.held(&name)).unwrap();
     }
     for (key, a) in &w.addresses {
         let ready = a.status.ready.as_ref().map(|c| (c.status, c.reason, c.generation));
@@ -202,14 +298,39 @@ fn holds(w: &mut World) -> Result<(), TestCaseError> {
             prop_assert!(a.meta.finalizer, "{}: no finalizer", a.meta.key);
         }
     }
+    let kept: Vec<_> = w.addresses.values().map(|a| w.slot(&a.address)).collect();
+    for name in routers(w) {
+        let held = w.held(&name);
+        prop_assert!(held.contains_key(&crate::messaging::router::readiness_slot()), "{name} does not serve");
+        for slot in held.keys().filter(|slot| !slot.starts_with('#')) {
+            let last: crate::messaging::ids::Slot = slot.rsplit("::").next().unwrap_or(slot).into();
+            prop_assert!(kept.contains(&last), "{slot}: left over on {name}");
+        }
+        for a in w.addresses.values() {
+            let ready = a.status.ready.as_ref();
+            if ready.is_some_and(|c| c.status && c.generation == a.meta.generation)
+                && a.kind != AddressType::Subscription
+            {
+                prop_assert!(held.contains_key(&w.slot(&a.address)), "{}: Ready and not on {name}", a.meta.key);
+            }
+        }
+    }
+    if w.standard {
+        wanted.clear();
+        let stored = |a: &&crate::messaging::input::Address| {
+            crate::messaging::entry::stored(a.kind)
+                && a.status.ready.as_ref().is_some_and(|c| c.status && c.generation == a.meta.generation)
+        };
+        wanted.extend(w.addresses.values().filter(stored).map(|a| w.slot(&a.address)));
+    }
     for slot in wanted {
-        let held = w.broker("b").addresses.contains_key(&slot) || w.broker("b").queues.contains_key(&slot);
+        let held = w.brokers.values().any(|b| b.addresses.contains_key(&slot) || b.queues.contains_key(&slot));
         prop_assert!(held, "{slot}: Ready and not there");
     }
     let holders: Vec<_> = w.addresses.values().map(|a| w.slot(&a.address)).collect();
     let orphans = w.configs[&key("rc")].status.orphans;
     let mut stray = 0;
-    for (slot, queue) in &w.broker("b").queues {
+    for (slot, queue) in w.brokers.values().flat_map(|b| &b.queues) {
         if !holders.contains(slot) {
             prop_assert!(queue.messages > 0, "{slot}: an empty queue that nobody wants");
             stray += 1;
@@ -223,8 +344,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn incremental_equals_full(policy in any::<bool>(), steps in proptest::collection::vec(step(), 1..30)) {
-        let mut w = World::new();
+    fn incremental_equals_full(
+        policy in any::<bool>(),
+        standard in any::<bool>(),
+        steps in proptest::collection::vec(step(), 1..30),
+    ) {
+        let mut w = if standard { World::routed(&BROKERS, &["r1", "r2"]) } else { World::new() };
         w.policy = policy;
         for step in &steps {
             play(&mut w, step);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::peer::Broker;
+use super::router_peer::Router;
 use crate::messaging::broker::*;
 use crate::messaging::ids::*;
 use crate::messaging::input::*;
@@ -21,6 +22,9 @@ pub struct World {
     pub spaces: BTreeMap<Key, AddressSpace>,
     pub addresses: BTreeMap<Key, Address>,
     pub brokers: BTreeMap<TargetId, Broker>,
+    pub routers: BTreeMap<TargetId, Router>,
+    /// New spaces are of type standard.
+    pub standard: bool,
     /// Status writes and finalizer writes by object name.
     pub status_writes: BTreeMap<String, usize>,
     pub finalizer_writes: usize,
@@ -46,6 +50,28 @@ impl World {
         world
     }
 
+    /// The same with routers and a standard space.
+    pub fn routed(brokers: &[&str], routers: &[&str]) -> Self {
+        let mut world = Self::bare();
+        world.standard = true;
+        world.config("rc", brokers);
+        world.set_routers(routers);
+        world.space("s");
+        world.run();
+        world
+    }
+
+    /// Routers join and leave.
+    pub fn set_routers(&mut self, names: &[&str]) {
+        let routers = names.iter().map(|name| crate::messaging::input::Router {
+            name: (*name).into(),
+            host: "h".into(),
+            port: 5672,
+        });
+        let routers = routers.collect();
+        self.change_config(|c| c.routers = routers);
+    }
+
     pub fn bare() -> Self {
         let mut world = Self {
             model: Model::new(Timing::default()),
@@ -55,6 +81,8 @@ impl World {
             spaces: BTreeMap::new(),
             addresses: BTreeMap::new(),
             brokers: BTreeMap::new(),
+            routers: BTreeMap::new(),
+            standard: false,
             status_writes: BTreeMap::new(),
             finalizer_writes: 0,
             events: Vec::new(),
@@ -97,10 +125,16 @@ impl World {
         let meta = self.meta(name);
         let brokers: Vec<_> = brokers
             .iter()
-            .map(|b| crate::messaging::input::Broker { name: (*b).into(), host: "h".into(), port: 5672 })
+            .map(|b| crate::messaging::input::Broker {
+                name: (*b).into(),
+                host: "h".into(),
+                port: 5672,
+                router_host: None,
+                router_port: None,
+            })
             .collect();
         for broker in &brokers {
-            let id = TargetId { config: meta.key.clone(), broker: broker.name.clone() };
+            let id = TargetId::broker(meta.key.clone(), broker.name.clone());
             self.brokers.insert(id, Broker { up: true, ..Default::default() });
         }
         let config = RouterConfig {
@@ -110,6 +144,12 @@ impl World {
             brokers,
             tls_secret: None,
             credentials_secret: None,
+            routers: Vec::new(),
+            router_tls_secret: None,
+            router_credentials_secret: None,
+            broker_ssl_profile: None,
+            broker_credentials_secret: None,
+            readiness: Readiness::default(),
             defaults: Defaults::default(),
             resync: None,
             prune_orphans: None,
@@ -122,7 +162,8 @@ impl World {
 
     pub fn space(&mut self, name: &str) {
         let meta = self.meta(name);
-        let space = AddressSpace { meta, config: key("rc"), status: AddressSpaceStatus::default() };
+        let space =
+            AddressSpace { meta, config: key("rc"), standard: self.standard, status: AddressSpaceStatus::default() };
         self.spaces.insert(key(name), space.clone());
         self.input(Input::AddressSpace(Box::new(space)));
     }
@@ -214,7 +255,7 @@ impl World {
     }
 
     pub fn id(&self, broker: &str) -> TargetId {
-        TargetId { config: key("rc"), broker: broker.into() }
+        TargetId::broker(key("rc"), broker.into())
     }
 
     pub fn broker(&mut self, broker: &str) -> &mut Broker {
@@ -283,7 +324,10 @@ impl World {
                 panic!("invariant: {broken}");
             }
             self.wake = settled.wake_ms;
-            let quiet = settled.targets.is_empty() && settled.jobs.is_empty() && settled.writes.is_empty();
+            let quiet = settled.targets.is_empty()
+                && settled.jobs.is_empty()
+                && settled.router_jobs.is_empty()
+                && settled.writes.is_empty();
             self.events.extend(settled.events);
             for change in settled.targets {
                 self.target(change);
@@ -291,10 +335,13 @@ impl World {
             for (id, job) in settled.jobs {
                 self.brokers.entry(id).or_default().waiting.push(job);
             }
+            for (id, job) in settled.router_jobs {
+                self.routers.entry(id).or_default().waiting.push(job);
+            }
             for write in settled.writes {
                 self.write(write);
             }
-            let worked = self.work();
+            let worked = self.work() | self.work_of_routers();
             if quiet && !worked {
                 break;
             }
@@ -302,7 +349,18 @@ impl World {
     }
 
     fn target(&mut self, change: TargetChange) {
+        let plane = match &change {
+            TargetChange::Start { .. } => Plane::Broker,
+            TargetChange::StartRouter { .. } => Plane::Router,
+            TargetChange::Reconnect { target, .. }
+            | TargetChange::Reread { target, .. }
+            | TargetChange::Stop { target, .. } => target.plane,
+        };
+        if plane == Plane::Router {
+            return self.router_change(change);
+        }
         match change {
+            TargetChange::StartRouter { .. } => {}
             TargetChange::Start { target, incarnation, .. } => {
                 let broker = self.brokers.entry(target.clone()).or_default();
                 broker.incarnation = incarnation;
@@ -436,6 +494,10 @@ impl World {
         for broker in self.brokers.values_mut() {
             broker.incarnation = 0;
             broker.waiting.clear();
+        }
+        for router in self.routers.values_mut() {
+            router.incarnation = 0;
+            router.waiting.clear();
         }
         self.live.clear();
         self.wake = None;

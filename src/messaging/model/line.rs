@@ -1,0 +1,106 @@
+//! The connection to one data plane, broker or router, as the model sees it.
+
+use std::sync::Arc;
+
+use crate::messaging::ids::{Now, Slot};
+use crate::messaging::status::TargetState;
+
+/// The connection to a broker or router, and how far it is with reading it.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// 0: not started.
+    pub incarnation: u64,
+    /// Revisions of the TLS and the credentials Secret that it was last told to use.
+    pub revisions: (Option<u64>, Option<u64>),
+    /// Was taken from its connection for a rotated Secret and has not served since: the others wait for it.
+    pub rotating: bool,
+    pub state: TargetState,
+    pub message: Arc<str>,
+    pub since_ms: u64,
+    pub since_s: i64,
+    /// Since when it does not serve.
+    pub down_ms: u64,
+    /// What was last shown, for telling transitions.
+    pub shown: Option<TargetState>,
+    /// Read at least once, or failed at it: a placement need not wait for it.
+    pub known: bool,
+    pub read_once: bool,
+    /// Compared since it was connected: what was acknowledged before is still there.
+    pub compared: bool,
+    /// Acknowledgements after this mark came on the present connection.
+    pub session_mark: u64,
+    /// Acknowledgements after this mark are newer than the read under way.
+    pub read_mark: u64,
+    pub reading: bool,
+    pub repaired: Vec<Slot>,
+    pub resync_ms: Option<u64>,
+}
+
+impl Line {
+    pub fn new(now: Now) -> Self {
+        Self {
+            incarnation: 0,
+            revisions: (None, None),
+            rotating: false,
+            state: TargetState::Connecting,
+            message: "connecting".into(),
+            since_ms: now.mono_ms,
+            since_s: now.unix_s,
+            down_ms: now.mono_ms,
+            shown: None,
+            known: false,
+            read_once: false,
+            compared: false,
+            session_mark: 0,
+            read_mark: 0,
+            reading: false,
+            repaired: Vec::new(),
+            resync_ms: None,
+        }
+    }
+
+    /// Whether it has a drive, which takes jobs also while the other side cannot be reached.
+    pub fn started(&self) -> bool {
+        self.incarnation != 0
+    }
+
+    /// Whether commands can reach it.
+    pub fn connected(&self) -> bool {
+        matches!(self.state, TargetState::Filling | TargetState::Serving)
+    }
+
+    /// Whether it holds all that it must.
+    pub fn serving(&self) -> bool {
+        self.state == TargetState::Serving
+    }
+
+    /// Enters a state.
+    pub fn turn(&mut self, state: TargetState, message: Arc<str>, now: Now) {
+        if self.state != state {
+            let served = self.state == TargetState::Serving;
+            (self.since_ms, self.since_s) = (now.mono_ms, now.unix_s);
+            if served {
+                self.down_ms = now.mono_ms;
+            }
+            self.state = state;
+        }
+        self.message = message;
+    }
+
+    /// The state to show, and when that may change by itself: a state other than Serving is shown once it has lasted;
+    /// until then what was told before stays.
+    pub fn to_show(
+        &self,
+        told: Option<TargetState>,
+        now_ms: u64,
+        outage_ms: u64,
+        down_ms: u64,
+    ) -> (Option<TargetState>, Option<u64>) {
+        let due = match self.state {
+            TargetState::Serving => return (Some(self.state), None),
+            TargetState::Unreachable => self.since_ms + down_ms,
+            TargetState::Connecting | TargetState::Filling => self.down_ms + outage_ms,
+        };
+        if due <= now_ms { (Some(self.state), None) } else { (self.shown.or(told), Some(due)) }
+    }
+}
