@@ -249,13 +249,17 @@ pub enum DeletionPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressStatus {
-    /// Accepted: the spec is taken. Ready: every broker that holds the address has acknowledged it.
+    /// Accepted: the spec is taken. Ready: every broker that holds the address, and
+    /// every router that serves, has acknowledged it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
     /// The generation of the spec that this status was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The last generation that was in force, where the current one is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configured_generation: Option<i64>,
     /// The address in force: spec.address, or the name of the object. Clients put status.addressPrefix of the space
     /// before it.
     #[serde(skip_serializing_if = "Option::is_none")]

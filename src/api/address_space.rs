@@ -50,7 +50,8 @@ pub struct AddressSpaceSpec {
     /// a move is a deletion and a creation, and looks like it.
     pub router_config_ref: RouterConfigRef,
     /// How clients reach the addresses. Immutable.
-    /// brokered: they connect to the broker that holds the space.
+    /// brokered: they connect to the broker that holds the space. standard: they connect to the routers, which lead to
+    /// the brokers behind them.
     #[serde(rename = "type")]
     pub type_: AddressSpaceType,
 }
@@ -75,6 +76,8 @@ pub struct RouterConfigRef {
 pub enum AddressSpaceType {
     /// They connect to the broker that holds the space.
     Brokered,
+    /// They connect to the routers.
+    Standard,
     /// A value that this version does not know.
     #[serde(other)]
     #[schemars(skip)]
@@ -85,7 +88,8 @@ pub enum AddressSpaceType {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressSpaceStatus {
-    /// Accepted: the RouterConfig takes the space. Ready: its broker serves.
+    /// Accepted: the RouterConfig takes the space. Ready: its broker serves (brokered), or one
+    /// of its routers does (standard).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -102,10 +106,10 @@ pub struct AddressSpaceStatus {
     /// Empty where the RouterConfig has tenancy Single.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_prefix: Option<String>,
-    /// Name of the broker that serves the space, as the RouterConfig has it.
+    /// Name of the broker that serves a brokered space, as the RouterConfig has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker: Option<String>,
-    /// Where clients connect.
+    /// Where clients of a brokered space connect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub endpoints: Vec<Endpoint>,

@@ -51,6 +51,14 @@ reasons! {
         BrokerUnreachable,
         /// Not ready: the broker refused a command; the message has its words.
         BrokerRefused,
+        /// Not ready: it has never been Ready, and no router serves.
+        NoRouterServing,
+        /// Not ready: a router refused a command; the message has its words.
+        RouterRefused,
+        /// Not ready: the routers are of a kind that cannot do this.
+        NotSupportedByRouter,
+        /// Not ready: a link between a router and a broker does not become active; the message has the router's words.
+        LinkFailed,
         /// Not accepted: another Address of the space has this address.
         DuplicateAddress,
         /// Not accepted: no AddressSpace of that name in the namespace.
@@ -73,7 +81,7 @@ reasons! {
     AddressSpaceReason {
         /// Accepted: its RouterConfig takes it.
         Accepted,
-        /// Ready: its broker serves.
+        /// Ready: its broker serves (brokered), or one of its routers does (standard).
         Serving,
         /// Not ready: its broker is being connected.
         Connecting,
@@ -83,6 +91,10 @@ reasons! {
         BrokerUnreachable,
         /// Not ready: no broker could be chosen for it yet.
         WaitingForBroker,
+        /// Not ready: no router serves.
+        NoRouterServing,
+        /// Not accepted: it is of type standard, and the RouterConfig has no routers.
+        NoRouters,
         /// Not accepted: no RouterConfig of that name.
         RouterConfigNotFound,
         /// Not accepted: the RouterConfig is being deleted.
@@ -101,12 +113,14 @@ reasons! {
     RouterConfigReason {
         /// Accepted: nothing is wrong with the spec.
         Accepted,
-        /// Ready: every broker serves.
+        /// Ready: every broker and router serves.
         Serving,
-        /// Not ready: a broker is being connected.
+        /// Not ready: a broker or router is being connected.
         Connecting,
-        /// Not ready: a broker is connected and being brought to what it must hold.
+        /// Not ready: a broker or router is connected and being brought to what it must hold.
         Filling,
+        /// Not ready: a router does not answer, or refuses the login.
+        RouterUnreachable,
         /// Not ready: a broker does not answer, or refuses the login.
         BrokerUnreachable,
         /// Not ready: a Secret that the spec names is missing.

@@ -22,8 +22,8 @@ use super::settings::{FullPolicy, MessageTtl, Redelivery};
     status = "RouterConfigStatus",
     shortname = "rcfg",
     category = "waystation",
-    doc = "A RouterConfig describes a data plane: the message brokers that hold addresses, how to log in to them, and \
-           which namespaces may use them.",
+    doc = "A RouterConfig describes a data plane: the message brokers and routers that hold addresses, how to log in to \
+           them, and which namespaces may use them.",
     derive = "PartialEq",
     printcolumn(
         name = "Kind",
@@ -32,6 +32,12 @@ use super::settings::{FullPolicy, MessageTtl, Redelivery};
         description = "What the data plane is for"
     ),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(
+        name = "Routers",
+        type_ = "string",
+        json_path = ".status.routersSummary",
+        description = "How many routers serve, of how many there are"
+    ),
     printcolumn(
         name = "Brokers",
         type_ = "string",
@@ -47,7 +53,10 @@ use super::settings::{FullPolicy, MessageTtl, Redelivery};
         "self.controllerName == oldSelf.controllerName",
         "spec.controllerName is immutable: delete this RouterConfig and create another"
     ),
-    validation = ("has(self.messaging)", "a RouterConfig needs spec.messaging: describe the brokers there")
+    validation = (
+        "has(self.messaging)",
+        "a RouterConfig needs spec.messaging: describe the brokers and routers there"
+    )
 )]
 pub struct RouterConfigSpec {
     /// Which installation of the operator drives this data plane. Default: waystation. An operator touches only
@@ -125,14 +134,18 @@ pub enum NamespacesFrom {
         "has(self.owner) == has(oldSelf.owner) && (!has(self.owner) || self.owner == oldSelf.owner)",
         "messaging.owner is immutable: delete this RouterConfig and create another"
     ),
-    validation = ("has(self.brokers)", "messaging needs brokers: give messaging.brokers.external.hosts")
+    validation = (
+        "has(self.brokers) || has(self.routers)",
+        "messaging needs brokers, routers or both: give messaging.brokers.external.hosts or \
+         messaging.routers.external.hosts"
+    )
 )]
 pub struct Messaging {
-    /// Shared: every AddressSpace gets the prefix <namespace>.<space>/ on the brokers (told in its
+    /// Shared: every AddressSpace gets the prefix <namespace>.<space>/ on brokers and routers (told in its
     /// status.addressPrefix). Single: there is no prefix and only one space; a second one is not accepted. Immutable.
     #[serde(default)]
     pub tenancy: Tenancy,
-    /// Marks everything that is made on the brokers, so that only that is ever changed or removed: 1 to 32 lower
+    /// Marks everything that is made on brokers and routers, so that only that is ever changed or removed: 1 to 32 lower
     /// case letters, digits and '-'. Default: a short hash of the cluster and of this object's namespace and name,
     /// told in status.owner. Give it when a RouterConfig made anew, or in another cluster, shall take over what
     /// this one made. Immutable.
@@ -142,6 +155,9 @@ pub struct Messaging {
     /// The brokers, which hold queues, topics and subscriptions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brokers: Option<Brokers>,
+    /// The routers, which clients of spaces of type standard connect to. Default: none, for brokered spaces only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routers: Option<Routers>,
     /// For Addresses that say nothing about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defaults: Option<MessagingDefaults>,
@@ -195,6 +211,106 @@ pub struct ExternalBrokers {
     pub credentials: Option<Credentials>,
 }
 
+/// Where the routers are, and how they reach the brokers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("has(self.external)", "routers is empty: give routers.external.hosts")
+)]
+pub struct Routers {
+    /// Routers that someone else runs: qdrouterd 1.x for all types of addresses, or skupper-router for anycast and
+    /// multicast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalRouters>,
+    /// The listener that is made last on every router. As long as it is not there, the router is not filled and no
+    /// client should be sent to it: let the readiness probe of its Pod connect to it.
+    #[serde(default)]
+    pub readiness: Readiness,
+    /// Name of an sslProfile that exists on the routers: by it they connect to the brokers. Default: plain TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub broker_ssl_profile: Option<String>,
+    /// How the routers log in to the brokers (SASL PLAIN). Default: by the certificate of brokerSslProfile (SASL
+    /// EXTERNAL), else without a login (SASL ANONYMOUS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_credentials: Option<Credentials>,
+}
+
+/// Routers that someone else runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalRouters {
+    /// 1 to 64 routers. All of them hold the same.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(
+        merge_strategy = ListMerge::Map(vec!["host".into(), "port".into()]),
+        validation = (
+            "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",
+            "two routers have the same name: give each a name of its own, or none"
+        )
+    )]
+    pub hosts: Vec<RouterHost>,
+    /// Connects by TLS. Default: plain TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// Logs in with a password (SASL PLAIN). Without it: by the client certificate in the tls Secret (SASL
+    /// EXTERNAL), else without a login (SASL ANONYMOUS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+}
+
+/// A router.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouterHost {
+    /// What status and messages call the router, such as router-0: lower case letters, digits, '-' and '.'. Default:
+    /// host:port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub name: Option<String>,
+    /// Host name or IP address of a listener that lets the operator manage the router.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[0-9A-Za-z._:-]+$"))]
+    pub host: String,
+    /// Its AMQP port, such as 5672 (5671 by TLS).
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+impl RouterHost {
+    /// What status and messages call the router: its name, or else `host:port`.
+    pub fn name_in_force(&self) -> String {
+        name_in_force(self.name.as_deref(), &self.host, self.port)
+    }
+}
+
+/// Where a filled router listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    /// What the listener binds, as the router sees it. Default: 127.0.0.1.
+    #[serde(default = "default_readiness_host")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[0-9A-Za-z._:-]+$"))]
+    pub host: String,
+    /// Its port. Default: 7779.
+    #[serde(default = "default_readiness_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+fn default_readiness_host() -> String {
+    "127.0.0.1".to_owned()
+}
+
+fn default_readiness_port() -> u16 {
+    7779
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self { host: default_readiness_host(), port: default_readiness_port() }
+    }
+}
+
 /// A broker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -210,26 +326,38 @@ pub struct BrokerHost {
     /// AMQP port, such as 5672 (5671 by TLS).
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
+    /// Host name or IP address by which the routers reach the broker. Default: host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[0-9A-Za-z._:-]+$"))]
+    pub router_host: Option<String>,
+    /// AMQP port by which the routers reach the broker. Default: port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub router_port: Option<u16>,
 }
 
 impl BrokerHost {
     /// What status and messages call the broker: its name, or else `host:port`.
     pub fn name_in_force(&self) -> String {
-        match &self.name {
-            Some(name) => name.clone(),
-            None if self.host.contains(':') => format!("[{}]:{}", self.host, self.port),
-            None => format!("{}:{}", self.host, self.port),
-        }
+        name_in_force(self.name.as_deref(), &self.host, self.port)
     }
 }
 
-/// TLS towards brokers.
+fn name_in_force(name: Option<&str>, host: &str, port: u16) -> String {
+    match name {
+        Some(name) => name.to_owned(),
+        None if host.contains(':') => format!("[{host}]:{port}"),
+        None => format!("{host}:{port}"),
+    }
+}
+
+/// TLS towards brokers or routers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// A Secret in the namespace of the RouterConfig. ca.crt (required) verifies the brokers; tls.crt and tls.key,
-    /// where they are given, are the client certificate. When its content changes, the brokers are reconnected one
-    /// at a time.
+    /// A Secret in the namespace of the RouterConfig. ca.crt (required) verifies the other side; tls.crt and
+    /// tls.key, where they are given, are the client certificate. When its content changes, the connections are made
+    /// anew one at a time.
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: String,
 }
@@ -239,7 +367,7 @@ pub struct Tls {
 #[serde(rename_all = "camelCase")]
 pub struct Credentials {
     /// A Secret in the namespace of the RouterConfig with the keys username and password. When its content changes,
-    /// the brokers are reconnected one at a time.
+    /// the connections are made anew one at a time.
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: String,
 }
@@ -274,7 +402,7 @@ pub struct MessagingDefaults {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RouterConfigStatus {
-    /// Accepted: the spec is taken. Ready: every broker serves.
+    /// Accepted: the spec is taken. Ready: every broker and router serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -293,7 +421,14 @@ pub struct RouterConfigStatus {
     /// The brokers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
-    pub brokers: Vec<BrokerStatus>,
+    pub brokers: Vec<TargetStatus>,
+    /// How many routers serve, of how many there are, such as 2/2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routers_summary: Option<String>,
+    /// The routers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub routers: Vec<TargetStatus>,
     /// How many queues of ours hold messages though no Address asks for them. They are never destroyed by
     /// themselves; the annotation waystation.dev/prune-orphans does it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -306,14 +441,14 @@ pub struct RouterConfigStatus {
     pub resynced: Option<String>,
 }
 
-/// A broker as the operator sees it.
+/// A broker or router as the operator sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct BrokerStatus {
+pub struct TargetStatus {
     /// Its name, or host:port where it has none.
     pub name: String,
     /// Where it stands.
-    pub state: BrokerState,
+    pub state: TargetState,
     /// More about the state, such as the last error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
@@ -322,9 +457,9 @@ pub struct BrokerStatus {
     pub since: Option<Time>,
 }
 
-/// Where a broker stands.
+/// Where a broker or router stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum BrokerState {
+pub enum TargetState {
     /// Being connected for the first time, or again after a short interruption.
     Connecting,
     /// Connected; it is read, compared and brought to what it must hold.
@@ -348,5 +483,10 @@ impl RouterConfigSpec {
     /// The hosts of the brokers, none if the spec has none.
     pub fn broker_hosts(&self) -> &[BrokerHost] {
         self.external_brokers().map_or(&[], |external| &external.hosts)
+    }
+
+    /// The routers that someone else runs, with TLS and credentials.
+    pub fn external_routers(&self) -> Option<&ExternalRouters> {
+        self.messaging.as_ref()?.routers.as_ref()?.external.as_ref()
     }
 }

@@ -14,8 +14,8 @@ use crate::api::DurationText;
 use crate::messaging::broker::FullPolicy;
 use crate::messaging::ids::Key;
 use crate::messaging::input::{
-    Address, AddressSpace, AddressType, Allowed, Broker, Defaults, LabelTest, Meta, Redelivery, Requirement,
-    RouterConfig, Ttl,
+    Address, AddressSpace, AddressType, Allowed, Broker, Defaults, LabelTest, Meta, Readiness, Redelivery, Requirement,
+    Router, RouterConfig, Ttl,
 };
 
 /// Why an object cannot be used.
@@ -91,7 +91,7 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
     let meta = meta(&object.metadata, api::ROUTER_CONFIG_FINALIZER, listed);
     let spec = &object.spec;
     let messaging = spec.messaging.as_ref().ok_or(ConvertError::Missing { field: "spec.messaging" })?;
-    let external = spec.external_brokers();
+    let (external, routers, way) = (spec.external_brokers(), spec.external_routers(), messaging.routers.as_ref());
     let secret = |name: &String| Key::new(Arc::clone(&meta.key.namespace), name.as_str());
     let annotation = |name: &str| {
         object.metadata.annotations.as_ref().and_then(|all| all.get(name)).map(|value| Arc::from(value.as_str()))
@@ -112,16 +112,37 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
         brokers: spec
             .broker_hosts()
             .iter()
-            .map(|host| Broker { name: host.name_in_force().into(), host: host.host.as_str().into(), port: host.port })
+            .map(|host| Broker {
+                name: host.name_in_force().into(),
+                host: host.host.as_str().into(),
+                port: host.port,
+                router_host: host.router_host.as_deref().map(Arc::from),
+                router_port: host.router_port,
+            })
             .collect(),
         tls_secret: external.and_then(|e| e.tls.as_ref()).map(|tls| secret(&tls.secret_name)),
         credentials_secret: external.and_then(|e| e.credentials.as_ref()).map(|login| secret(&login.secret_name)),
+        routers: routers.map_or(&[][..], |external| &external.hosts).iter().map(router).collect(),
+        router_tls_secret: routers.and_then(|e| e.tls.as_ref()).map(|tls| secret(&tls.secret_name)),
+        router_credentials_secret: routers.and_then(|e| e.credentials.as_ref()).map(|login| secret(&login.secret_name)),
+        broker_ssl_profile: way.and_then(|way| way.broker_ssl_profile.as_deref()).map(Arc::from),
+        broker_credentials_secret: way
+            .and_then(|way| way.broker_credentials.as_ref())
+            .map(|login| secret(&login.secret_name)),
+        readiness: way.map_or_else(Readiness::default, |way| Readiness {
+            host: way.readiness.host.as_str().into(),
+            port: way.readiness.port,
+        }),
         defaults: defaults(messaging.defaults.as_ref())?,
         resync: annotation(api::RESYNC_ANNOTATION),
         prune_orphans: annotation(api::PRUNE_ORPHANS_ANNOTATION),
         status: object.status.as_ref().map(status_body::read_router_config).unwrap_or_default(),
         meta,
     })
+}
+
+fn router(host: &api::router_config::RouterHost) -> Router {
+    Router { name: host.name_in_force().into(), host: host.host.as_str().into(), port: host.port }
 }
 
 fn allowed(allowed: &api::router_config::AllowedNamespaces) -> Allowed {
@@ -181,15 +202,19 @@ fn defaults(defaults: Option<&api::router_config::MessagingDefaults>) -> Result<
 pub fn address_space(object: &api::AddressSpace, listed: bool) -> Result<AddressSpace> {
     let meta = meta(&object.metadata, api::ADDRESS_SPACE_FINALIZER, listed);
     let spec = &object.spec;
-    if spec.type_ == api::address_space::AddressSpaceType::Unknown {
-        return Err(ConvertError::Unknown { field: "spec.type" });
-    }
+    use api::address_space::AddressSpaceType as Type;
+    let standard = match spec.type_ {
+        Type::Brokered => false,
+        Type::Standard => true,
+        Type::Unknown => return Err(ConvertError::Unknown { field: "spec.type" }),
+    };
     let namespace = match &spec.router_config_ref.namespace {
         Some(namespace) => namespace.as_str().into(),
         None => Arc::clone(&meta.key.namespace),
     };
     Ok(AddressSpace {
         config: Key { namespace, name: spec.router_config_ref.name.as_str().into() },
+        standard,
         status: object.status.as_ref().map(status_body::read_address_space).unwrap_or_default(),
         meta,
     })

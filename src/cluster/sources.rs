@@ -81,7 +81,7 @@ impl Sources {
                 return Ok(Input::ForeignConfig(key));
             }
             let config = convert::router_config(object, &uid, listed)?;
-            references.set(&key, config.tls_secret.iter().chain(&config.credentials_secret).cloned());
+            references.set(&key, config.secrets().cloned());
             Ok(Input::RouterConfig(Box::new(config)))
         };
         let references = self.references.clone();

@@ -17,7 +17,7 @@ use crate::messaging::ids::Kind;
 use crate::messaging::input::{Redelivery, Ttl};
 use crate::messaging::output::Status;
 use crate::messaging::status::{
-    AddressSpaceStatus, AddressStatus, BrokerStatus, Condition, RouterConfigStatus, TargetState,
+    AddressSpaceStatus, AddressStatus, Condition, RouterConfigStatus, TargetState, TargetStatus,
 };
 
 /// The JSON of a status, for `.status` of a server-side apply.
@@ -43,32 +43,37 @@ pub fn applied(kind: Kind, namespace: &str, name: &str, uid: &str, status: &Valu
 }
 
 fn router_config(status: &RouterConfigStatus, generation: i64) -> api::RouterConfigStatus {
-    let serving = status.brokers.iter().filter(|broker| broker.state == TargetState::Serving).count();
+    let summary = |rows: &[TargetStatus]| {
+        let serving = rows.iter().filter(|row| row.state == TargetState::Serving).count();
+        format!("{serving}/{}", rows.len())
+    };
     api::RouterConfigStatus {
         conditions: conditions(status.accepted.as_ref(), status.ready.as_ref()),
         observed_generation: Some(generation),
         kind: Some("Messaging".to_owned()),
         owner: status.owner.as_deref().map(str::to_owned),
-        brokers_summary: Some(format!("{serving}/{}", status.brokers.len())),
-        brokers: status.brokers.iter().map(broker).collect(),
+        brokers_summary: Some(summary(&status.brokers)),
+        brokers: status.brokers.iter().map(target).collect(),
+        routers_summary: (!status.routers.is_empty()).then(|| summary(&status.routers)),
+        routers: status.routers.iter().map(target).collect(),
         orphans: Some(u32::try_from(status.orphans).unwrap_or_default()),
         orphans_pruned: status.orphans_pruned.as_deref().map(str::to_owned),
         resynced: status.resynced.as_deref().map(str::to_owned),
     }
 }
 
-fn broker(broker: &BrokerStatus) -> api::router_config::BrokerStatus {
-    use api::router_config::BrokerState;
-    api::router_config::BrokerStatus {
-        name: broker.name.to_string(),
-        state: match broker.state {
-            TargetState::Connecting => BrokerState::Connecting,
-            TargetState::Filling => BrokerState::Filling,
-            TargetState::Serving => BrokerState::Serving,
-            TargetState::Unreachable => BrokerState::Unreachable,
+fn target(row: &TargetStatus) -> api::router_config::TargetStatus {
+    use api::router_config::TargetState as State;
+    api::router_config::TargetStatus {
+        name: row.name.to_string(),
+        state: match row.state {
+            TargetState::Connecting => State::Connecting,
+            TargetState::Filling => State::Filling,
+            TargetState::Serving => State::Serving,
+            TargetState::Unreachable => State::Unreachable,
         },
-        message: broker.message.to_string(),
-        since: Some(time(broker.since_s)),
+        message: row.message.to_string(),
+        since: Some(time(row.since_s)),
     }
 }
 
@@ -96,9 +101,11 @@ fn address(status: &AddressStatus, generation: i64) -> api::AddressStatus {
         |ms: Option<i64>| ms.map(|ms| DurationText::from(Duration::from_millis(u64::try_from(ms).unwrap_or_default())));
     let ttl = status.ttl;
     let redelivery = status.redelivery;
+    let ready = status.ready.as_ref().filter(|ready| ready.status).map(|ready| ready.generation);
     api::AddressStatus {
         conditions: conditions(status.accepted.as_ref(), status.ready.as_ref()),
         observed_generation: Some(generation),
+        configured_generation: status.configured.filter(|generation| Some(*generation) != ready),
         address: status.address.as_deref().map(str::to_owned),
         brokers: status
             .brokers
@@ -141,29 +148,30 @@ fn time(unix_s: i64) -> Time {
 
 /// The status that came with a RouterConfig.
 pub fn read_router_config(status: &api::RouterConfigStatus) -> RouterConfigStatus {
-    use api::router_config::BrokerState;
     RouterConfigStatus {
         accepted: condition(&status.conditions, ACCEPTED),
         ready: condition(&status.conditions, READY),
         owner: text(status.owner.as_ref()),
-        brokers: status
-            .brokers
-            .iter()
-            .map(|broker| BrokerStatus {
-                name: broker.name.as_str().into(),
-                state: match broker.state {
-                    BrokerState::Filling => TargetState::Filling,
-                    BrokerState::Serving => TargetState::Serving,
-                    BrokerState::Unreachable => TargetState::Unreachable,
-                    BrokerState::Connecting | BrokerState::Unknown => TargetState::Connecting,
-                },
-                message: broker.message.as_str().into(),
-                since_s: broker.since.as_ref().map_or(0, |since| since.0.as_second()),
-            })
-            .collect(),
+        brokers: status.brokers.iter().map(read_target).collect(),
+        routers: status.routers.iter().map(read_target).collect(),
         orphans: i64::from(status.orphans.unwrap_or_default()),
         orphans_pruned: text(status.orphans_pruned.as_ref()),
         resynced: text(status.resynced.as_ref()),
+    }
+}
+
+fn read_target(row: &api::router_config::TargetStatus) -> TargetStatus {
+    use api::router_config::TargetState as State;
+    TargetStatus {
+        name: row.name.as_str().into(),
+        state: match row.state {
+            State::Filling => TargetState::Filling,
+            State::Serving => TargetState::Serving,
+            State::Unreachable => TargetState::Unreachable,
+            State::Connecting | State::Unknown => TargetState::Connecting,
+        },
+        message: row.message.as_str().into(),
+        since_s: row.since.as_ref().map_or(0, |since| since.0.as_second()),
     }
 }
 
@@ -183,9 +191,12 @@ pub fn read_address_space(status: &api::AddressSpaceStatus) -> AddressSpaceStatu
 
 /// The status that came with an Address.
 pub fn read_address(status: &api::AddressStatus) -> AddressStatus {
+    let ready = condition(&status.conditions, READY);
+    let in_force = ready.as_ref().filter(|ready| ready.status).map(|ready| ready.generation);
     AddressStatus {
         accepted: condition(&status.conditions, ACCEPTED),
-        ready: condition(&status.conditions, READY),
+        configured: status.configured_generation.or(in_force),
+        ready,
         address: text(status.address.as_ref()),
         brokers: status.brokers.iter().map(|broker| broker.name.as_str().into()).collect(),
         // What is not readable differs from what is wanted, and is written anew.

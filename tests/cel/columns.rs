@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use waystation::api::address::{AddressBroker, AddressBrokerState};
 use waystation::api::address_space::{AddressCount, Endpoint};
-use waystation::api::router_config::{BrokerState, BrokerStatus};
+use waystation::api::router_config::{TargetState, TargetStatus};
 use waystation::api::settings::{MessageTtl, Redelivery};
 use waystation::api::{
     Address, AddressReason, AddressSpace, AddressSpaceReason, AddressSpaceStatus, AddressStatus, DurationText,
@@ -134,7 +134,7 @@ fn space_status() -> AddressSpaceStatus {
 }
 
 fn config_status() -> RouterConfigStatus {
-    let broker = |name: &str, state, message: &str| BrokerStatus {
+    let broker = |name: &str, state, message: &str| TargetStatus {
         name: name.into(),
         state,
         message: message.into(),
@@ -146,8 +146,8 @@ fn config_status() -> RouterConfigStatus {
         owner: Some("a1b2c3".into()),
         brokers_summary: Some("1/2".into()),
         brokers: vec![
-            broker("broker", BrokerState::Serving, ""),
-            broker("b2.example:5672", BrokerState::Unreachable, "connection refused"),
+            broker("broker", TargetState::Serving, ""),
+            broker("b2.example:5672", TargetState::Unreachable, "connection refused"),
         ],
         orphans: Some(3),
         orphans_pruned: Some("2026-01-01".into()),

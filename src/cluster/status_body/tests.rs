@@ -18,7 +18,7 @@ fn every_status_comes_back_as_it_was_decided() {
             accepted: condition(true, reason::ACCEPTED),
             ready: condition(false, reason::BROKER_UNREACHABLE),
             owner: Some("o".into()),
-            brokers: vec![BrokerStatus {
+            brokers: vec![TargetStatus {
                 name: "b".into(),
                 state: TargetState::Unreachable,
                 message: "refused".into(),

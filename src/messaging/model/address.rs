@@ -164,6 +164,11 @@ impl Model {
             }
             effective = state.effective;
         }
+        if let Some(address) = self.addresses.get_mut(key).filter(|a| a.in_force == Some(generation)) {
+            // What a broker keeps to does not wait for routers.
+            address.effective = effective;
+            return;
+        }
         if let Some(route) = &plan.route
             && (self.route_say(route) != RouteSay::Held
                 || self.route_state(route).is_none_or(|s| s.for_generation != generation))

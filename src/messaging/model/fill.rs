@@ -118,17 +118,19 @@ impl Model {
     /// A router began or ceased to count: Addresses that wait for it, or for any, are judged anew, and no others.
     pub(super) fn router_turned(&mut self, id: &TargetId) {
         let Some(config) = self.configs.get(&id.config) else { return };
-        let Some(place) = config.routers.targets.get(&id.name).map(|r| r.place) else { return };
-        let settled = |at: Option<&Routed>| matches!(at, Some(Routed::Acked(_) | Routed::Restored));
+        let Some(router) = config.routers.targets.get(&id.name) else { return };
+        let objects = |at: Option<&Routed>| matches!(at, Some(Routed::Refused(_) | Routed::Unsupported(_)));
         let mut waiting = Vec::new();
         for state in config.routers.slots.values() {
             let Some(holder) = &state.holder else { continue };
             let Some(address) = self.addresses.get(holder) else { continue };
-            if address.in_force != Some(address.obj.meta.generation) || !settled(state.at.get(place)) {
+            let settled = address.ready && address.in_force == Some(address.obj.meta.generation);
+            if !settled || objects(state.at.get(router.place)) {
                 waiting.push(holder.clone());
             }
         }
-        self.dirty_addresses.extend(waiting);
+        let troubled = router.trouble.keys().filter_map(|slot| config.routers.slots.get(slot)?.holder.clone());
+        self.dirty_addresses.extend(waiting.into_iter().chain(troubled));
         if let Some(spaces) = self.spaces_of_config.get(&id.config) {
             self.stale_spaces.extend(spaces.iter().cloned());
         }
@@ -147,7 +149,7 @@ impl Model {
         let (place, mark) = (router.place, router.line.read_mark);
         let filling = router.line.state == TargetState::Filling;
         router.fill.clear();
-        let mut send: Vec<Slot> = Vec::new();
+        let (mut send, mut news) = (Vec::<Slot>::new(), Vec::<Key>::new());
         for (slot, state) in &mut routers.slots {
             let Some(at) = state.at.get_mut(place) else { continue };
             let found = contents.slots.get(slot);
@@ -164,7 +166,12 @@ impl Model {
                     }
                     _ => *at = Routed::Gone,
                 },
-                _ if found == Some(&state.entry.fingerprint()) => *at = Routed::Acked(acks),
+                _ if found == Some(&state.entry.fingerprint()) => {
+                    if !matches!(at, Routed::Acked(_) | Routed::Restored) {
+                        news.extend(state.holder.clone());
+                    }
+                    *at = Routed::Acked(acks);
+                }
                 _ => {
                     // A new router has nothing: that is no difference that anybody made.
                     if !filling && matches!(at, Routed::Acked(_) | Routed::Restored) {
@@ -185,6 +192,7 @@ impl Model {
                 router.readiness = Routed::Needed;
             }
         }
+        self.dirty_addresses.extend(news);
         self.remove_leftovers(id, &contents, &gone, &mut send);
         send.sort_unstable();
         for slot in send {
@@ -301,7 +309,8 @@ impl Model {
     pub(super) fn drop_router(&mut self, id: &TargetId) -> Option<Router> {
         let routers = self.routers_mut(&id.config)?;
         let router = routers.targets.remove(&id.name)?;
-        let mut waiting = Vec::new();
+        let troubled = router.trouble.keys().filter_map(|slot| routers.slots.get(slot)?.holder.clone());
+        let mut waiting: Vec<Key> = troubled.collect();
         for state in routers.slots.values_mut() {
             if let Some(at) = state.at.get_mut(router.place) {
                 if !matches!(at, Routed::Acked(_) | Routed::Restored) {
@@ -334,7 +343,7 @@ impl Model {
 }
 
 /// The broker-side name in a router's: that of a subscription stands behind its topic's.
-fn last_name(slot: &Slot) -> &str {
+pub(super) fn last_name(slot: &Slot) -> &str {
     slot.rsplit("::").next().unwrap_or(slot)
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::fill::last_name;
 use super::routers::{RouteState, Routed, Router, Routers};
 use super::state::Route;
 use super::target::backoff;
@@ -83,7 +84,11 @@ impl Model {
             routers.slots.insert(route.slot.clone(), state);
         }
         routers.leaving.remove(&route.slot);
-        self.send_route(route, Class::Change);
+        if in_force {
+            self.send_route(route, Class::Repair);
+        } else {
+            self.send_route(route, Class::Change);
+        }
     }
 
     /// Has the slot taken away from every router; whether there is none left that could be reached and has it.
@@ -118,8 +123,13 @@ impl Model {
         }
         let holder = routers.slots.remove(&route.slot).and_then(|state| state.holder);
         routers.leaving.remove(&route.slot);
-        if let Some(address) = holder.and_then(|holder| self.addresses.get_mut(&holder)) {
-            address.route = None;
+        match holder.and_then(|holder| self.addresses.get_mut(&holder)) {
+            Some(address) => address.route = None,
+            // An Address of the same name may have waited for it to go.
+            None => {
+                let id = TargetId::router(route.config.clone(), "".into());
+                self.mark_slot_claimants(last_name(&route.slot), &id);
+            }
         }
         true
     }
@@ -136,13 +146,15 @@ impl Model {
         }
     }
 
-    /// Sends a slot to every router that needs it and can be told.
+    /// Sends a slot to every router that needs it and can be told. Repairs are for routers that have been compared: until
+    /// then they may have it.
     pub(super) fn send_route(&mut self, route: &Route, class: Class) {
         let Some(routers) = self.configs.get_mut(&route.config).map(|c| &mut c.routers) else { return };
         let Some(state) = routers.slots.get_mut(&route.slot) else { return };
         for (name, router) in &routers.targets {
             let Some(at) = state.at.get_mut(router.place).filter(|at| **at == Routed::Needed) else { continue };
-            let Some(abilities) = router.abilities.filter(|_| router.line.started()) else { continue };
+            let told = router.line.started() && (class == Class::Change || router.line.compared);
+            let Some(abilities) = router.abilities.filter(|_| told) else { continue };
             let wish = match (state.wanted, state.entry.lacks(abilities)) {
                 (true, Some(what)) => {
                     *at = Routed::Unsupported(what);

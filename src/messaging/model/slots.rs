@@ -323,7 +323,7 @@ impl Model {
     }
 
     /// Marks the Addresses that claim the name of a slot which has gone.
-    pub(super) fn mark_slot_claimants(&mut self, slot: &Slot, id: &TargetId) {
+    pub(super) fn mark_slot_claimants(&mut self, slot: &str, id: &TargetId) {
         if let Some((space, address)) = self.address_of_slot(slot, id) {
             self.mark_claimants(&space, &names::canonical(&address));
         }

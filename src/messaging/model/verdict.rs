@@ -182,7 +182,10 @@ impl Model {
             _ => {}
         }
         if address.in_force == Some(address.obj.meta.generation) {
-            confirmed &= matches!(routed, None | Some(RouteSay::Held));
+            // Of an Address that is said to be Ready nothing but what its brokers keep to can be news.
+            let said = address.told.latest().ready.as_ref();
+            let said = said.is_some_and(|c| c.status && c.generation == address.obj.meta.generation);
+            confirmed &= said || matches!(routed, None | Some(RouteSay::Held));
             return if confirmed { Say::Ready } else { Say::Keep };
         }
         let outage = self.outage_of(plan, routed.as_ref());

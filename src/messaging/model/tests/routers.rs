@@ -347,3 +347,45 @@ fn routers_join_and_leave() {
         assert_eq!(w.writes(&name), writes[&name]);
     }
 }
+
+#[test]
+fn the_losing_twin_goes_after_a_restart_while_a_router_refuses_the_winners_removal() {
+    let mut w = World::routed(&["b", "c"], &["r1", "r2"]);
+    w.policy = false;
+    w.address_with("c", Anycast, |a| a.address = "dead".into());
+    w.run();
+    let slot = w.slot("dead");
+    w.router("r1").refuses.insert(slot, "no".into());
+    w.delete("c");
+    w.run();
+    w.address_with("d", Queue, |a| {
+        a.address = "dead".into();
+        a.dead_letter = Some("x.y".into());
+    });
+    w.run();
+    w.restart();
+    w.run();
+    w.delete("d");
+    w.run();
+    w.router("r1").refuses.clear();
+    w.advance(1_300_000);
+    assert!(!w.addresses.contains_key(&key("d")), "{:?}", w.addresses[&key("d")].status);
+}
+
+#[test]
+fn what_a_router_has_though_it_refused_it_once_is_there() {
+    let mut w = World::routed(&["b"], &["r1", "r2"]);
+    w.address("a", Anycast);
+    w.run();
+    let slot = w.slot("a");
+    w.router("r2").refuses.insert(slot, "no".into());
+    w.set_routers(&["r1"]);
+    w.run();
+    w.set_routers(&["r1", "r2"]);
+    w.advance(1_500);
+    w.change_config(|c| c.resync = Some("1".into()));
+    w.run();
+    w.router("r2").refuses.clear();
+    w.advance(1_300_000);
+    assert_eq!(w.ready("a"), Some((true, reason::CONFIGURED)));
+}
