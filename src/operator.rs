@@ -40,6 +40,7 @@ use crate::metrics::Metrics;
 use dispatch::{Dispatch, Owned};
 use links::Links;
 use meters::Meters;
+use router_links::RouterLinks;
 
 /// Inputs that may wait for the model; who has more waits.
 const INPUTS: usize = 1024;
@@ -108,6 +109,8 @@ pub struct Parts {
     pub write_client: Client,
     /// How brokers are reached.
     pub links: Arc<dyn Links>,
+    /// How routers are reached.
+    pub router_links: Arc<dyn RouterLinks>,
     /// Unix time.
     pub clock: Arc<dyn Clock>,
     /// What can differ.
@@ -155,7 +158,7 @@ fn endless(name: &'static str, running: impl Future<Output = ()> + Send + 'stati
 /// # Errors
 /// When a loop fails.
 pub async fn run(parts: Parts) -> Result<(), OperatorError> {
-    let Parts { read_client, write_client, links, clock, options, health, inspect, shutdown } = parts;
+    let Parts { read_client, write_client, links, router_links, clock, options, health, inspect, shutdown } = parts;
     let jitter = Jitter::seeded(options.seed);
     let meters = Arc::new(Meters(Arc::clone(&health.metrics)));
     let (granter, permit) = permit();
@@ -177,6 +180,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
         events: event_queue.clone(),
         store: store.clone(),
         links,
+        router_links,
         permit: permit.clone(),
         reports: inputs.clone(),
         limits: limits.1,

@@ -9,23 +9,29 @@ use tokio::time::Instant;
 
 use super::links::{Links, NamedSecret};
 use super::meters::Meters;
+use super::router_links::{BrokerCredentials, RouterLinks};
 use super::{Ended, Inspect, Loop};
 use crate::cluster::events::EventQueue;
 use crate::cluster::meter::{Meter, WriteResult};
 use crate::cluster::secrets::SecretStore;
-use crate::drive::broker::actor::{BrokerDrive, Command, Limits};
+use crate::drive::amqp::Endpoint;
+use crate::drive::broker::actor::{self, BrokerDrive};
 use crate::drive::broker::link::BrokerLink;
+use crate::drive::keep::{Command, Limits};
+use crate::drive::router::actor::{self as router_actor, RouterDrive};
+use crate::drive::router::link::RouterLink;
 use crate::engine::clock::Moment;
 use crate::engine::jitter::Jitter;
-use crate::engine::mailbox::{Class, Mailbox};
+use crate::engine::mailbox::{Class, Item, Mailbox};
 use crate::engine::owner;
 use crate::engine::permit::Permit;
 use crate::engine::stop::Stop;
 use crate::messaging::broker::Job;
 use crate::messaging::ids::{Key, Now, TargetId};
-use crate::messaging::input::{Broker, Input};
+use crate::messaging::input::{Broker, Input, Router};
 use crate::messaging::model::Model;
 use crate::messaging::output::{Settled, TargetChange, Write};
+use crate::messaging::router;
 
 /// The model as the engine owns it.
 pub struct Owned {
@@ -82,12 +88,58 @@ impl owner::Model for Owned {
 
 struct Running {
     incarnation: u64,
-    mailbox: Mailbox<Job>,
-    commands: mpsc::UnboundedSender<Command>,
-    broker: Broker,
+    work: Work,
     tls_secret: Option<Key>,
     credentials_secret: Option<Key>,
     ended: Stop,
+}
+
+/// What a drive is given.
+enum Work {
+    Broker { broker: Broker, mailbox: Mailbox<Job>, commands: mpsc::UnboundedSender<actor::Command> },
+    Router { router: Router, mailbox: Mailbox<router::Job>, commands: mpsc::UnboundedSender<router_actor::Command> },
+}
+
+// A drive that is gone needs no telling: what is sent to it is dropped.
+impl Work {
+    fn finish(&self) {
+        let _ = match self {
+            Self::Broker { commands, .. } => commands.send(Command::Finish).is_ok(),
+            Self::Router { commands, .. } => commands.send(Command::Finish).is_ok(),
+        };
+    }
+
+    fn reread(&self) {
+        let _ = match self {
+            Self::Broker { commands, .. } => commands.send(Command::Reread).is_ok(),
+            Self::Router { commands, .. } => commands.send(Command::Reread).is_ok(),
+        };
+    }
+
+    fn stop(&self) {
+        match self {
+            Self::Broker { commands, mailbox, .. } => {
+                let _ = commands.send(Command::Stop);
+                mailbox.close();
+            }
+            Self::Router { commands, mailbox, .. } => {
+                let _ = commands.send(Command::Stop);
+                mailbox.close();
+            }
+        }
+    }
+
+    /// Waiting changes, waiting repairs, and what is under way.
+    fn depths(&self) -> [usize; 3] {
+        match self {
+            Self::Broker { mailbox, .. } => depths(mailbox),
+            Self::Router { mailbox, .. } => depths(mailbox),
+        }
+    }
+}
+
+fn depths<J: Item>(mailbox: &Mailbox<J>) -> [usize; 3] {
+    [mailbox.depth(Class::Change), mailbox.depth(Class::Repair), mailbox.in_flight()]
 }
 
 type Table = Arc<Mutex<BTreeMap<TargetId, Running>>>;
@@ -103,8 +155,7 @@ impl Drives {
     /// No drive begins anything any more.
     pub fn finish(&self) {
         for running in lock(&self.0).values() {
-            // One that is gone has finished.
-            let _ = running.commands.send(Command::Finish);
+            running.work.finish();
         }
     }
 
@@ -127,6 +178,8 @@ pub struct Parts {
     pub store: SecretStore,
     /// How brokers are reached.
     pub links: Arc<dyn Links>,
+    /// How routers are reached.
+    pub router_links: Arc<dyn RouterLinks>,
     /// For drives.
     pub permit: Permit,
     /// Where drives report to.
@@ -163,7 +216,7 @@ impl Dispatch {
     /// Hands everything on; says when the model wants to settle again.
     pub fn carry_out(&mut self, output: Output, taken: usize) -> Option<u64> {
         let Output { settled, resigned, sizes, took } = output;
-        let Settled { targets, jobs, writes, events, ready_after_ms, repairs, wake_ms } = settled;
+        let Settled { targets, jobs, router_jobs, writes, events, ready_after_ms, repairs, wake_ms } = settled;
         if resigned {
             // The model decides anew when it leads again.
             self.parts.outbox.clear();
@@ -174,12 +227,20 @@ impl Dispatch {
         {
             let table = lock(&self.table);
             for (target, job) in jobs {
-                match table.get(&target) {
-                    Some(running) => {
-                        running.mailbox.put(job);
+                match table.get(&target).map(|running| &running.work) {
+                    Some(Work::Broker { mailbox, .. }) => {
+                        mailbox.put(job);
                     }
                     // Cannot be: jobs are for drives that were started before.
-                    None => tracing::error!(?target, slot = %job.slot, "a job for a drive that does not run"),
+                    _ => tracing::error!(?target, slot = %job.slot, "a job for a drive that does not run"),
+                }
+            }
+            for (target, job) in router_jobs {
+                match table.get(&target).map(|running| &running.work) {
+                    Some(Work::Router { mailbox, .. }) => {
+                        mailbox.put(job);
+                    }
+                    _ => tracing::error!(?target, slot = %job.slot, "a job for a drive that does not run"),
                 }
             }
         }
@@ -213,9 +274,8 @@ impl Dispatch {
         let (mut change, mut repair, mut flying) = (0, 0, 0);
         let table = lock(&self.table);
         for running in table.values() {
-            change += running.mailbox.depth(Class::Change);
-            repair += running.mailbox.depth(Class::Repair);
-            flying += running.mailbox.in_flight();
+            let [changes, repairs, under_way] = running.work.depths();
+            (change, repair, flying) = (change + changes, repair + repairs, flying + under_way);
         }
         metrics.queue("drives", change, repair, flying);
         metrics.drives.set(i64::try_from(table.len()).unwrap_or(i64::MAX));
@@ -224,11 +284,9 @@ impl Dispatch {
     fn change_target(&mut self, change: TargetChange) {
         match change {
             TargetChange::Start { target, incarnation, broker, user, tls_secret, credentials_secret } => {
-                self.stop(&target);
-                let before = self.leaving.remove(&target);
-                let link = self.link(&broker, tls_secret.as_ref(), credentials_secret.as_ref());
+                let link = self.broker_link(&broker, tls_secret.as_ref(), credentials_secret.as_ref());
                 let (commands, told) = mpsc::unbounded_channel();
-                let (mailbox, ended) = (Mailbox::default(), Stop::default());
+                let mailbox = Mailbox::default();
                 let drive = BrokerDrive {
                     target: target.clone(),
                     incarnation,
@@ -242,33 +300,49 @@ impl Dispatch {
                     jitter: self.parts.jitter.fork(),
                     meter: Arc::clone(&self.parts.meters) as _,
                 };
-                let end = ended.clone();
-                let running = async move {
-                    // Two that act on one broker would undo each other's work.
-                    if let Some(before) = before {
-                        before.requested().await;
-                    }
-                    drive.run().await;
-                    end.request();
-                    Ended::Expected
+                let work = Work::Broker { broker, mailbox, commands };
+                self.start(target, incarnation, work, (tls_secret, credentials_secret), drive.run());
+            }
+            TargetChange::StartRouter { target, incarnation, router, owner, tls_secret, credentials_secret } => {
+                let link = self.router_link(&router, tls_secret.as_ref(), credentials_secret.as_ref());
+                let (commands, told) = mpsc::unbounded_channel();
+                let mailbox = Mailbox::default();
+                let id = target.clone();
+                let drive = RouterDrive {
+                    owner,
+                    link,
+                    mailbox: mailbox.clone(),
+                    permit: self.parts.permit.clone(),
+                    commands: told,
+                    reports: self.parts.reports.clone(),
+                    as_report: Box::new(move |link| Input::Router(id.clone(), incarnation, link)),
+                    limits: Limits { window: router_actor::WINDOW, ..self.parts.limits.clone() },
+                    jitter: self.parts.jitter.fork(),
+                    meter: Arc::clone(&self.parts.meters) as _,
+                    secrets: Arc::new(BrokerCredentials(self.parts.store.clone())),
                 };
-                // Nobody starts anything once the process ends.
-                let _ = self.parts.starter.send(running.boxed());
-                let running = Running { incarnation, mailbox, commands, broker, tls_secret, credentials_secret, ended };
-                lock(&self.table).insert(target, running);
+                let work = Work::Router { router, mailbox, commands };
+                self.start(target, incarnation, work, (tls_secret, credentials_secret), drive.run());
             }
             TargetChange::Reconnect { target, incarnation } => {
                 let table = lock(&self.table);
-                if let Some(running) = table.get(&target).filter(|running| running.incarnation == incarnation) {
-                    let secrets = (running.tls_secret.as_ref(), running.credentials_secret.as_ref());
-                    let link = self.link(&running.broker, secrets.0, secrets.1);
-                    let _ = running.commands.send(Command::Reconnect(link));
+                let Some(running) = table.get(&target).filter(|running| running.incarnation == incarnation) else {
+                    return;
+                };
+                let (tls, credentials) = (running.tls_secret.as_ref(), running.credentials_secret.as_ref());
+                match &running.work {
+                    Work::Broker { broker, commands, .. } => {
+                        let _ = commands.send(Command::Reconnect(self.broker_link(broker, tls, credentials)));
+                    }
+                    Work::Router { router, commands, .. } => {
+                        let _ = commands.send(Command::Reconnect(self.router_link(router, tls, credentials)));
+                    }
                 }
             }
             TargetChange::Reread { target, incarnation } => {
                 let table = lock(&self.table);
                 if let Some(running) = table.get(&target).filter(|running| running.incarnation == incarnation) {
-                    let _ = running.commands.send(Command::Reread);
+                    running.work.reread();
                 }
             }
             TargetChange::Stop { target, incarnation } => {
@@ -280,18 +354,49 @@ impl Dispatch {
         }
     }
 
+    /// Runs a drive, once the one before it has ended.
+    fn start(
+        &mut self,
+        target: TargetId,
+        incarnation: u64,
+        work: Work,
+        (tls_secret, credentials_secret): (Option<Key>, Option<Key>),
+        drive: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.stop(&target);
+        let before = self.leaving.remove(&target);
+        let ended = Stop::default();
+        let end = ended.clone();
+        let running = async move {
+            // Two that act on one target would undo each other's work.
+            if let Some(before) = before {
+                before.requested().await;
+            }
+            drive.await;
+            end.request();
+            Ended::Expected
+        };
+        // Nobody starts anything once the process ends.
+        let _ = self.parts.starter.send(running.boxed());
+        lock(&self.table).insert(target, Running { incarnation, work, tls_secret, credentials_secret, ended });
+    }
+
     /// Stops a drive. Its successor waits for its end.
     fn stop(&mut self, target: &TargetId) {
         let Some(running) = lock(&self.table).remove(target) else { return };
-        // One that has ended needs no telling.
-        let _ = running.commands.send(Command::Stop);
-        running.mailbox.close();
+        running.work.stop();
         self.leaving.retain(|_, ended| !ended.is_requested());
         self.leaving.insert(target.clone(), running.ended);
     }
 
-    fn link(&self, broker: &Broker, tls: Option<&Key>, credentials: Option<&Key>) -> Arc<dyn BrokerLink> {
+    fn broker_link(&self, broker: &Broker, tls: Option<&Key>, credentials: Option<&Key>) -> Arc<dyn BrokerLink> {
         let named = |key: &Key| NamedSecret { key: key.clone(), data: self.parts.store.get(key) };
         self.parts.links.link(broker, tls.map(named), credentials.map(named))
+    }
+
+    fn router_link(&self, router: &Router, tls: Option<&Key>, credentials: Option<&Key>) -> Arc<dyn RouterLink> {
+        let named = |key: &Key| NamedSecret { key: key.clone(), data: self.parts.store.get(key) };
+        let endpoint = Endpoint { host: router.host.to_string(), port: router.port };
+        self.parts.router_links.link(endpoint, tls.map(named), credentials.map(named))
     }
 }

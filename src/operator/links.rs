@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn broker() -> Broker {
-        Broker { name: "b".into(), host: "127.0.0.1".into(), port: 5672 }
+        Broker { name: "b".into(), host: "127.0.0.1".into(), port: 5672, router_host: None, router_port: None }
     }
 
     #[test]

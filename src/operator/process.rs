@@ -16,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::links::ArtemisLinks;
 use super::requests::CountRequests;
+use super::router_links::QpidLinks;
 use super::{Health, Options, Parts};
 use crate::cli::{LogFormat, OperatorArgs, WatchMode};
 use crate::cluster::{watch, writer};
@@ -79,6 +80,11 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
         read_client: client(config.clone(), &health.metrics, None)?,
         write_client: client(config, &health.metrics, Some(usize::from(args.write_concurrency) + 2))?,
         links: Arc::new(ArtemisLinks {
+            container_id: format!("waystation-{}", options.identity),
+            connect: options.drive.connect,
+            request: options.drive.read,
+        }),
+        router_links: Arc::new(QpidLinks {
             container_id: format!("waystation-{}", options.identity),
             connect: options.drive.connect,
             request: options.drive.read,

@@ -9,9 +9,12 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use waystation::cluster::secrets::SecretData;
+use waystation::drive::amqp::Endpoint;
 use waystation::drive::broker::link::{BrokerLink, BrokerSession, Call, CallError, LinkError, SessionEvent};
+use waystation::drive::router::link::{RouterLink, RouterSession};
 use waystation::messaging::input::Broker as Named;
 use waystation::operator::links::{Links, NamedSecret};
+use waystation::operator::router_links::RouterLinks;
 use waystation_kit::artemis_core::Core;
 
 use crate::lies::Lie;
@@ -146,6 +149,24 @@ impl Links for SimLinks {
             host: broker.host.to_string(),
             login: login.map(|secret| secret.data),
         })
+    }
+}
+
+/// There are no routers in this world.
+pub struct NoRouters;
+
+impl RouterLinks for NoRouters {
+    fn link(&self, _: Endpoint, _: Option<NamedSecret>, _: Option<NamedSecret>) -> Arc<dyn RouterLink> {
+        Arc::new(Nowhere)
+    }
+}
+
+struct Nowhere;
+
+impl RouterLink for Nowhere {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn RouterSession>, LinkError>> {
+        let message = "connection refused".to_owned();
+        async move { Err(LinkError { category: "unreachable", message }) }.boxed()
     }
 }
 

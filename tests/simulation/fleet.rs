@@ -16,7 +16,7 @@ use waystation::operator::{Health, Options, Parts};
 
 use crate::api::service::ApiServer;
 use crate::api::store::EPOCH_S;
-use crate::broker::SimLinks;
+use crate::broker::{NoRouters, SimLinks};
 use crate::plan::Setup;
 use crate::world::{Shared, lock};
 
@@ -140,6 +140,7 @@ fn parts(
         read_client: client(),
         write_client: client(),
         links: Arc::new(SimLinks { world: Shared::clone(world), identity: Arc::clone(identity) }),
+        router_links: Arc::new(NoRouters),
         clock: Arc::new(SimClock(began)),
         options,
         health: Health::default(),

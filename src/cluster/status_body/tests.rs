@@ -24,6 +24,12 @@ fn every_status_comes_back_as_it_was_decided() {
                 message: "refused".into(),
                 since_s: 1_700_000_001,
             }],
+            routers: vec![TargetStatus {
+                name: "r".into(),
+                state: TargetState::Serving,
+                message: "".into(),
+                since_s: 1_700_000_002,
+            }],
             orphans: 3,
             orphans_pruned: Some("1".into()),
             resynced: None,
@@ -50,6 +56,7 @@ fn every_status_comes_back_as_it_was_decided() {
             ready: condition(true, reason::CONFIGURED),
             address: Some("orders".into()),
             brokers: vec!["b".into()],
+            configured: Some(7),
             ttl: Ttl { minimum_ms: None, maximum_ms: Some(90_061_001) },
             redelivery: Redelivery {
                 max_attempts: Some(-1),

@@ -23,7 +23,7 @@ pub(super) enum Decision {
     /// Something that it needs is on its way: nothing to say yet.
     Wait(Refusal),
     /// Hold it there.
-    Hold(Plan),
+    Hold(Box<Plan>),
 }
 
 /// What stands for an Address on data planes.
@@ -260,7 +260,7 @@ impl Model {
             slot: entry::route_slot(address.obj.kind, &slot, &refs),
         });
         match self.brokers_for(address, &space_key) {
-            Some(on) => Decision::Hold(Plan { on, slot, refs, route }),
+            Some(on) => Decision::Hold(Box::new(Plan { on, slot, refs, route })),
             None => Decision::Wait((reason::WAITING_FOR_BROKER, self.why_no_broker(&space_key).into())),
         }
     }
@@ -367,7 +367,8 @@ impl Model {
             return refuse(missing, text);
         }
         // One that is refused now and was accepted before keeps what it has.
-        if !found.held() && !(found.accepted && found.refused) {
+        let kept = found.accepted && found.refused;
+        if !found.held() && !kept {
             let text = format!(
                 "{field} names {name}, which is not configured yet: see kubectl describe addr {}",
                 found.obj.meta.key.name

@@ -57,8 +57,12 @@ impl Model {
         } else {
             self.target_of_space(key).into_iter().collect()
         };
-        // Every one of them is told, whatever another says.
-        ids.iter().fold(true, |cleared, id| self.clear_ground(id, &slot, key) && cleared)
+        let mut cleared = true;
+        for id in &ids {
+            // Every one of them is told, whatever another says.
+            cleared &= self.clear_ground(id, &slot, key);
+        }
+        cleared
     }
 
     fn accept_space(&self, key: &Key, space: &SpaceState) -> Result<(), Refusal> {
