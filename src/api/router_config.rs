@@ -274,6 +274,10 @@ pub struct RouterHost {
     /// Its AMQP port, such as 5672 (5671 by TLS).
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
+    /// Port of its readiness listener, where several routers share an address. Default: routers.readiness.port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub readiness_port: Option<u16>,
 }
 
 impl RouterHost {

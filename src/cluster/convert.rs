@@ -142,7 +142,12 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
 }
 
 fn router(host: &api::router_config::RouterHost) -> Router {
-    Router { name: host.name_in_force().into(), host: host.host.as_str().into(), port: host.port }
+    Router {
+        name: host.name_in_force().into(),
+        host: host.host.as_str().into(),
+        port: host.port,
+        readiness_port: host.readiness_port,
+    }
 }
 
 fn allowed(allowed: &api::router_config::AllowedNamespaces) -> Allowed {

@@ -137,6 +137,8 @@ pub struct Router {
     pub host: Arc<str>,
     /// AMQP port.
     pub port: u16,
+    /// Port of its readiness listener, where that is another than the RouterConfig's.
+    pub readiness_port: Option<u16>,
 }
 
 /// One external broker.

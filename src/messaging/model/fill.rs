@@ -9,6 +9,7 @@ use super::target::spread;
 use super::{Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::input::{self, Readiness};
 use crate::messaging::names;
 use crate::messaging::router::{self, Entry, Job, RouterLink, Wish, readiness_slot};
 use crate::messaging::status::TargetState;
@@ -141,9 +142,10 @@ impl Model {
         let acks = self.acks;
         let (now, resync) = (self.now.mono_ms, self.timing.resync_ms);
         let Some(config) = self.configs.get_mut(&id.config) else { return };
-        let readiness = readiness(&config.obj);
+        let wanted = config.obj.readiness.clone();
         let routers = &mut config.routers;
         let Some(router) = routers.targets.get_mut(&id.name) else { return };
+        let readiness = readiness(&wanted, &router.spec);
         let Some(contents) = router.contents.take() else { return };
         (router.line.read_once, router.line.compared) = (true, true);
         let (place, mark) = (router.place, router.line.read_mark);
@@ -167,7 +169,9 @@ impl Model {
                     _ => *at = Routed::Gone,
                 },
                 _ if found == Some(&state.entry.fingerprint()) => {
-                    if !matches!(at, Routed::Acked(_) | Routed::Restored) {
+                    let known = matches!(at, Routed::Acked(_) | Routed::Restored);
+                    let address = state.holder.as_ref().and_then(|holder| self.addresses.get(holder));
+                    if !known || address.is_some_and(|a| !a.ready) {
                         news.extend(state.holder.clone());
                     }
                     *at = Routed::Acked(acks);
@@ -259,8 +263,8 @@ impl Model {
     /// Once a router holds all that it must, its readiness listener is made.
     pub(super) fn router_filled(&mut self, id: &TargetId) {
         let Some(config) = self.configs.get_mut(&id.config) else { return };
-        let entry = readiness(&config.obj);
         let Some(router) = config.routers.targets.get_mut(&id.name) else { return };
+        let entry = readiness(&config.obj.readiness, &router.spec);
         let settled = router.line.compared && router.contents.is_none() && !router.line.reading;
         if !router.line.connected() || !settled || !router.fill.is_empty() {
             return;
@@ -347,6 +351,6 @@ pub(super) fn last_name(slot: &Slot) -> &str {
     slot.rsplit("::").next().unwrap_or(slot)
 }
 
-fn readiness(config: &crate::messaging::input::RouterConfig) -> Entry {
-    Entry::Readiness { host: config.readiness.host.clone(), port: config.readiness.port }
+fn readiness(readiness: &Readiness, router: &input::Router) -> Entry {
+    Entry::Readiness { host: readiness.host.clone(), port: router.readiness_port.unwrap_or(readiness.port) }
 }

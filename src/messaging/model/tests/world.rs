@@ -67,6 +67,7 @@ impl World {
             name: (*name).into(),
             host: "h".into(),
             port: 5672,
+            readiness_port: None,
         });
         let routers = routers.collect();
         self.change_config(|c| c.routers = routers);

@@ -1,0 +1,12 @@
+//! Standard spaces on a real control plane and a real broker, with routers that are stand-ins, or real ones when
+//! `WAYSTATION_QDROUTERD` names a binary.
+
+// The lints know only functions marked `#[test]` as test code.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod plane;
+mod restarts;
+mod types;

@@ -1,0 +1,88 @@
+//! A tenant whose data plane has routers.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use waystation_kit::artemis::{Artemis, Login};
+use waystation_kit::process::eventually;
+use waystation_kit::router::{Router, RouterOptions};
+
+use crate::support::{CONFIG, Kind, LOGIN, SOON, SPACE, Tenant};
+
+/// A router and the port of its readiness listener.
+pub struct Routed {
+    pub router: Router,
+    pub readiness: u16,
+}
+
+impl Routed {
+    /// One that knows nothing yet.
+    pub async fn start() -> Result<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let id = format!("R{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let router = Router::start(RouterOptions { id, ..RouterOptions::default() }).await?;
+        Ok(Self { router, readiness: free_port()? })
+    }
+
+    /// Whether a probe would find it filled.
+    pub async fn is_filled(&self) -> bool {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.readiness)).await.is_ok()
+    }
+
+    /// Waits until it is.
+    pub async fn filled(&self) -> Result<()> {
+        eventually(SOON, "the readiness listener", || async {
+            ensure!(self.is_filled().await, "nobody listens on {}", self.readiness);
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// A RouterConfig `main` on these brokers and routers, and a standard space `shop` on it; both Ready.
+pub async fn routed_plane(
+    tenant: &Tenant<'_>,
+    brokers: &[(&str, &Artemis)],
+    routers: &[(&str, &Routed)],
+) -> Result<()> {
+    let (_, first) = brokers.first().context("a data plane needs a broker")?;
+    let Login::Password { user, password } = first.login() else { bail!("the broker has no password") };
+    tenant.secret(LOGIN, &[("username", user), ("password", password)]).await?;
+    tenant.router_config(CONFIG, brokers, json!({"routers": rows(routers)})).await?;
+    let spec = json!({"type": "standard", "routerConfigRef": {"name": CONFIG}});
+    tenant.create(Kind::AddressSpace, SPACE, spec).await?;
+    tenant.ready(Kind::RouterConfig, &[CONFIG]).await?;
+    tenant.ready(Kind::AddressSpace, &[SPACE]).await
+}
+
+/// `spec.messaging.routers` with these routers.
+pub fn rows(routers: &[(&str, &Routed)]) -> Value {
+    let hosts: Vec<Value> = routers
+        .iter()
+        .map(|(name, routed)| {
+            let (port, readiness) = (routed.router.port(), routed.readiness);
+            json!({"name": name, "host": "127.0.0.1", "port": port, "readinessPort": readiness})
+        })
+        .collect();
+    json!({"external": {"hosts": hosts}, "brokerCredentials": {"secretName": LOGIN}})
+}
+
+/// The state of a router in the RouterConfig's status.
+pub async fn router_state(tenant: &Tenant<'_>, router: &str, state: &str) -> Result<String> {
+    let what = format!("router {router} {state}");
+    tenant
+        .until(Kind::RouterConfig, CONFIG, &what, |object| {
+            let rows = object["status"]["routers"].as_array().context("there are no routers")?;
+            let row = rows.iter().find(|row| row["name"] == router).context("there is no such router")?;
+            ensure!(row["state"] == state, "it is {}", row["state"]);
+            Ok(row["message"].as_str().unwrap_or_default().to_owned())
+        })
+        .await
+}
