@@ -199,11 +199,8 @@ fn play_router(w: &mut World, step: &Step) {
     match step {
         Step::RouterDown { router, empty: true } => w.router_down(ROUTERS[*router]),
         Step::RouterDown { router, empty: false } => w.router_cut(ROUTERS[*router]),
-        Step::RouterUp(router) => {
-            if !w.router(ROUTERS[*router]).up {
-                w.router_up(ROUTERS[*router]);
-            }
-        }
+        Step::RouterUp(router) if w.router(ROUTERS[*router]).up => {}
+        Step::RouterUp(router) => w.router_up(ROUTERS[*router]),
         Step::RouterSlow { router, slow } => w.router(ROUTERS[*router]).slow = *slow,
         Step::RouterRefuse { router, place } => {
             let slot = w.slot(PLACES[*place]);

@@ -28,7 +28,8 @@ pub struct Router {
 }
 
 impl Router {
-    pub fn new() -> Self {
+    /// One that is up and can do everything.
+    pub fn able() -> Self {
         let abilities = Abilities { waypoints: true, link_routes: true, multi_tenant: true };
         Self { up: true, abilities, ..Self::default() }
     }
@@ -69,7 +70,7 @@ impl World {
 
     pub fn router(&mut self, name: &str) -> &mut Router {
         let id = self.router_id(name);
-        self.routers.entry(id).or_insert_with(Router::new)
+        self.routers.entry(id).or_insert_with(Router::able)
     }
 
     /// What a router holds.
@@ -123,7 +124,7 @@ impl World {
     pub fn router_change(&mut self, change: TargetChange) {
         match change {
             TargetChange::StartRouter { target, incarnation, .. } => {
-                let router = self.routers.entry(target.clone()).or_insert_with(Router::new);
+                let router = self.routers.entry(target.clone()).or_insert_with(Router::able);
                 router.incarnation = incarnation;
                 router.waiting.clear();
                 self.connect_router(&target);
