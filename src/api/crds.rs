@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(address.spec.full_policy, Some(crate::api::settings::FullPolicy::Unknown));
         let space: AddressSpace = serde_json::from_value(json!({
             "apiVersion": "waystation.dev/v1alpha1", "kind": "AddressSpace", "metadata": {"name": "a"},
-            "spec": {"routerConfigRef": {"name": "r"}, "type": "standard"},
+            "spec": {"routerConfigRef": {"name": "r"}, "type": "federated"},
         }))
         .unwrap();
         assert_eq!(space.spec.type_, crate::api::address_space::AddressSpaceType::Unknown);
