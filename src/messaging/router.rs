@@ -75,7 +75,7 @@ pub struct Connector {
 }
 
 impl Hash for Connector {
-    /// Without the credentials: a router does not show them, so what is read could never agree.
+    /// Without the credentials: what is read is never compared with a secret.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.broker, &self.host, self.port, &self.ssl_profile).hash(state);
     }
