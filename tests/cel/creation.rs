@@ -23,6 +23,10 @@ fn hosts(hosts: Value) -> Value {
     json!({"messaging": {"brokers": {"external": {"hosts": hosts}}}})
 }
 
+fn routers(hosts: Value) -> Value {
+    json!({"messaging": {"routers": {"external": {"hosts": hosts}}}})
+}
+
 fn cases() -> Vec<Case> {
     let mut cases = addresses();
     cases.extend(types());
@@ -99,7 +103,7 @@ fn types() -> Vec<Case> {
         ),
         case(A, json!({}), json!({"type": "stream"}), "Unsupported value"),
         case(A, json!({}), json!({"type": null}), "spec.type: Required value"),
-        case(S, json!({}), json!({"type": "standard"}), "Unsupported value"),
+        case(S, json!({"type": "standard"}), json!({"type": "federated"}), "Unsupported value"),
         case(S, json!({}), json!({"routerConfigRef": null}), "spec.routerConfigRef: Required value"),
     ];
     for type_ in ["anycast", "multicast", "queue", "topic", "deadLetter"] {
@@ -260,13 +264,26 @@ fn router_configs() -> Vec<Case> {
             R,
             json!({}),
             json!({"messaging": null}),
-            "a RouterConfig needs spec.messaging: describe the brokers there",
+            "a RouterConfig needs spec.messaging: describe the brokers and routers there",
         ),
         case(
             R,
             json!({}),
             json!({"messaging": {"brokers": null}}),
-            "messaging needs brokers: give messaging.brokers.external.hosts",
+            "messaging needs brokers, routers or both: give messaging.brokers.external.hosts or \
+             messaging.routers.external.hosts",
+        ),
+        case(
+            R,
+            routers(json!([{"host": "r", "port": 1, "readinessPort": 1}])),
+            json!({"messaging": {"routers": {"external": null}}}),
+            "routers is empty: give routers.external.hosts",
+        ),
+        case(
+            R,
+            routers(json!([{"host": "r", "port": 1, "name": "x"}, {"host": "r", "port": 2}])),
+            routers(json!([{"host": "r", "port": 1, "name": "x"}, {"host": "r", "port": 2, "name": "x"}])),
+            "two routers have the same name: give each a name of its own, or none",
         ),
         case(
             R,
