@@ -264,11 +264,14 @@ impl<'a> Carrier<'a> {
     ) -> Result<(), Halt> {
         let (of, name) = (ops::type_of(entity), self.names().name(slot, entity));
         for _ in 0..TRIES {
-            let words = match answer {
+            match answer {
                 Ok(_) => return Ok(()),
-                Err(CallError::Refused(words)) if ops::is_name_conflict(&words) => words,
+                Err(CallError::Refused(words)) if ops::is_name_conflict(&words) => {}
+                Err(CallError::Refused(words)) => return Err(Halt::Refused(without_password(words, credentials))),
                 Err(error) => return Err(error.into()),
-            };
+            }
+            // In the router's own words both entities are shown whole, passwords too.
+            let words = format!("the name {name} is taken");
             self.may_send().await;
             match self.send(ops::read(of, name.clone())).await {
                 Ok(Answer::Entity(attributes)) => {
@@ -298,7 +301,11 @@ impl<'a> Carrier<'a> {
             self.may_send().await;
             answer = self.send(ops::create(self.names(), slot, entity, credentials)).await;
         }
-        answer.map(|_| ()).map_err(Into::into)
+        match answer {
+            Ok(_) => Ok(()),
+            Err(CallError::Refused(_)) => Err(Halt::Refused(format!("the name {name} is taken again and again"))),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether a connector must be made anew although it looks the same: it logs in with other credentials.
@@ -435,6 +442,13 @@ fn auto_link(entity: &Entity) -> Option<AutoLink> {
     match entity {
         Entity::AutoLink(link) => Some(link.clone()),
         _ => None,
+    }
+}
+
+fn without_password(words: String, credentials: &Credentials) -> String {
+    match credentials {
+        Some((_, password)) if !password.reveal().is_empty() => words.replace(password.reveal(), "***"),
+        _ => words,
     }
 }
 

@@ -24,6 +24,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// What was asked so long ago is as good as now.
 const FRESH: Duration = Duration::from_millis(200);
 
+/// In the message of a connection that is up.
+const OPENED: &str = "Connection Opened";
+
 /// What is known of the connectors of one router, by broker.
 #[derive(Debug, Default)]
 pub struct Connectors {
@@ -95,10 +98,11 @@ impl Connectors {
     }
 
     /// Takes in what the router says of one connector. What is to be told, and whether it just came up.
-    fn take_in(&self, broker: &Arc<str>, status: &str, message: Option<String>) -> (Option<Report>, bool) {
+    fn take_in(&self, broker: &Arc<str>, status: &str, message: &str) -> (Option<Report>, bool) {
         let mut known = self.known();
         let state = known.entry(broker.clone()).or_insert_with(State::new);
-        let up = status == "SUCCESS";
+        // A router says SUCCESS as soon as it dials.
+        let up = status == "SUCCESS" && message.contains(OPENED);
         let came_up = up && !state.up;
         if state.up && !up {
             state.since = Instant::now();
@@ -108,16 +112,23 @@ impl Connectors {
         if state.settling {
             return (None, false);
         }
-        let news = (!up).then(|| match message.filter(|message| !message.is_empty()) {
-            Some(message) => format!("{status}: {message}").into(),
-            None => status.into(),
-        });
+        let news = (!up).then(|| words(message).into());
         if state.told.as_ref() == Some(&news) {
             return (None, came_up);
         }
         state.told = Some(news.clone());
         (Some(Report::Connector(broker.clone(), news)), came_up)
     }
+}
+
+/// Why a connection is not up, from what happened to it last: without the number of the attempt, which rises with
+/// each, and without the status, which turns with it.
+fn words(message: &str) -> &str {
+    let message = match message.strip_prefix("[C").and_then(|rest| rest.split_once("] ")) {
+        Some((number, message)) if number.bytes().all(|digit| digit.is_ascii_digit()) => message,
+        _ => message,
+    };
+    if message.is_empty() || message.contains(OPENED) { "not connected" } else { message }
 }
 
 impl Carrier<'_> {
@@ -135,7 +146,8 @@ impl Carrier<'_> {
             let get = |attribute| text(by_position(ATTRIBUTES, &row, attribute));
             let Some(broker) = get("name").and_then(|name| self.names().broker(&name)) else { continue };
             let status = get("connectionStatus").unwrap_or_else(|| "UNKNOWN".to_owned());
-            let (report, came_up) = connectors.take_in(&broker, &status, get("connectionMsg"));
+            let message = get("connectionMsg").unwrap_or_default();
+            let (report, came_up) = connectors.take_in(&broker, &status, &message);
             if came_up {
                 self.watch.soon();
             }

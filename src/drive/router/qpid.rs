@@ -187,7 +187,11 @@ pub(super) fn decode(operation: &Operation, reply: Reply) -> Result<Answer, Call
         (404, Operation::Read(_) | Operation::Delete(_)) => Err(CallError::NotFound),
         (200..=299, Operation::Create(..) | Operation::Delete(_)) => Ok(Answer::Done),
         (200..=299, Operation::Read(_)) => match to_json(reply.body) {
-            Json::Object(attributes) => Ok(Answer::Entity(attributes)),
+            Json::Object(mut attributes) => {
+                // Routers show it to whoever asks.
+                attributes.remove("saslPassword");
+                Ok(Answer::Entity(attributes))
+            }
             _ => Err(CallError::Refused("an entity without attributes".to_owned())),
         },
         (200..=299, Operation::Query { attributes, .. }) => rows(reply.body, attributes),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::carry::Caller;
 use super::link::{Answer, CallError, Operation, Request, Type};
@@ -16,9 +17,13 @@ use crate::messaging::router::{Abilities, Contents};
 
 /// Rows a page: a longer one holds up what comes behind it.
 pub const PAGE: u32 = 500;
-/// Pages that are asked for at a time. The routers hand a row at a time from one thread to another, which costs less
-/// the more there is to hand over.
+/// Pages that are asked for at a time, while they come quickly. The routers hand a row at a time from one thread to
+/// another, which costs less the more there is to hand over.
 pub const PAGES: usize = 50;
+/// Pages that take less are asked for more at a time, and those that take more less: for each row a router walks its
+/// list from the beginning, so that a page of 500 behind 100,000 rows takes it seconds, in which it does little else.
+const QUICK: Duration = Duration::from_millis(250);
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Why a read brought nothing.
 #[derive(Debug, PartialEq)]
@@ -54,19 +59,22 @@ pub async fn pages(
     loop {
         while !ended && open.len() < window {
             let operation = Operation::Query { offset: next, count: PAGE, attributes };
-            open.push_back(caller.send(Request { of, operation }, deadline));
+            let began = Instant::now();
+            let page = caller.send(Request { of, operation }, deadline);
+            open.push_back(async move { (page.await, began.elapsed()) });
             next += PAGE;
         }
-        let rows = match open.next().await {
-            None => return Ok(()),
-            Some(Ok(Answer::Rows(rows))) => rows,
-            Some(Ok(other)) => return Err(CallError::Lost(format!("not an answer to a question: {other:?}"))),
-            Some(Err(error)) => return Err(error),
+        let Some((answer, took)) = open.next().await else { return Ok(()) };
+        let rows = match answer? {
+            Answer::Rows(rows) => rows,
+            _ => return Err(CallError::Lost("the answer to a question has no rows".to_owned())),
         };
         if rows.len() < PAGE as usize || of.is_shown_whole() {
             ended = true;
-        } else {
+        } else if took < QUICK {
             window = (window * 2).min(at_a_time);
+        } else if took > SLOW {
+            window = (window / 2).max(1);
         }
         rows.into_iter().for_each(&mut row);
     }

@@ -72,6 +72,9 @@ fn what_is_missing_is_told_from_what_is_refused() {
     let read = Operation::Read("n".to_owned());
     assert_eq!(decode(&read, reply(404, "Not Found", Value::Null)), Err(CallError::NotFound));
     assert_eq!(decode(&read, reply(400, "words", Value::Null)), Err(CallError::Refused("words".to_owned())));
+    let entity = map([("name", Value::String("n".into())), ("saslPassword", Value::String("p".into()))]);
+    let Ok(Answer::Entity(entity)) = decode(&read, reply(200, "OK", entity)) else { panic!() };
+    assert_eq!(entity.keys().collect::<Vec<_>>(), ["name"], "a password is not taken in");
     let create = Operation::Create("n".to_owned(), serde_json::Map::new());
     assert_eq!(decode(&create, reply(201, "Created", Value::Null)), Ok(Answer::Done));
     let delete = Operation::Delete("n".to_owned());

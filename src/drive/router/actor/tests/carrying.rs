@@ -145,6 +145,25 @@ async fn a_connector_without_its_secret_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_router_says_of_a_connector_never_shows_its_password() {
+    let mut bench = bench();
+    bench.started().await;
+    let slot = connector_slot("b");
+    bench.router.state().core.refuse("waystation-o.connector", "Invalid {'saslPassword': 'do-not-print-me'}");
+    let refused = bench.does(&slot, hold(with_login(1))).await;
+    assert_eq!(refused, Err("Invalid {'saslPassword': '***'}".to_owned()));
+    // A name that another of its types has: the router's words would show both.
+    bench.router.state().core.relent("waystation-o.connector");
+    let mut taken = ops::create(&Names::new(OWNER), "", &readiness().entities()[0], &None);
+    if let Operation::Create(name, _) = &mut taken.operation {
+        *name = Names::new(OWNER).connector("b");
+    }
+    bench.router.by_hand(taken).unwrap();
+    let refused = bench.does(&slot, hold(with_login(1))).await.unwrap_err();
+    assert!(!refused.contains("do-not-print-me"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connector_of_an_earlier_process_is_left_alone_while_it_is_up() {
     for (down, expected) in [(None, 0), (Some("refused"), 2)] {
         let mut bench = bench();

@@ -31,6 +31,20 @@ async fn contents_are_all_slots_of_ours_with_what_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_router_that_lists_slowly_is_asked_for_less_at_a_time() {
+    for (page, most) in [(1, 16..=50), (2_000, 1..=1)] {
+        let mut bench = bench();
+        for at in 0..20_000 {
+            make_by_hand(&bench.router, OWNER, &format!("s/{at}"), &anycast());
+        }
+        bench.router.state().slow.insert("QUERY", Duration::from_millis(page));
+        assert_eq!(bench.started().await.slots.len(), 20_000);
+        let asked = bench.router.state().most_pages;
+        assert!(most.contains(&asked), "{asked}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_router_says_what_it_can_do_and_whether_it_serves() {
     let mut bench = bench();
     let all = crate::messaging::router::Abilities { waypoints: true, link_routes: true, multi_tenant: true };

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use waystation_kit::router_core::{self, Bound, Core, Flavour, OperStatus};
 
 use crate::drive::amqp::Reply;
-use crate::drive::router::link::{Answer, CallError, LinkError, Request, RouterLink, RouterSession};
+use crate::drive::router::link::{Answer, CallError, LinkError, Request, RouterLink, RouterSession, Type};
 use crate::drive::router::qpid;
 use crate::messaging::router::Abilities;
 
@@ -33,11 +33,15 @@ pub struct State {
     pub failing: BTreeMap<String, u32>,
     /// Why no connector connects.
     pub brokers_down: Option<&'static str>,
+    attempts: usize,
     pub connects: u32,
     pub sessions: u32,
     /// The most requests under way at a time.
     pub most_open: usize,
     open: usize,
+    /// The most pages of addresses that were asked for at a time.
+    pub most_pages: usize,
+    pages: usize,
     links: BTreeMap<u64, (Instant, bool)>,
     ended: watch::Sender<u32>,
 }
@@ -60,10 +64,13 @@ impl MemoryRouter {
             down: None,
             failing: BTreeMap::new(),
             brokers_down: None,
+            attempts: 0,
             connects: 0,
             sessions: 0,
             most_open: 0,
             open: 0,
+            most_pages: 0,
+            pages: 0,
             links: BTreeMap::new(),
             ended: watch::channel(0).0,
         };
@@ -129,9 +136,14 @@ impl State {
     fn live(&mut self) {
         let connectors: BTreeSet<String> = self.core.connectors().into_iter().map(|connector| connector.name).collect();
         for name in &connectors {
+            // Every look finds another attempt, at another moment of it.
+            self.attempts += 1;
             match self.brokers_down {
-                None => self.core.set_connector(name, "SUCCESS", ""),
-                Some(why) => self.core.set_connector(name, "FAILED", why),
+                None => self.core.set_connector(name, "SUCCESS", "[C1] Connection Opened: dir=out"),
+                Some(why) => {
+                    let status = ["CONNECTING", "SUCCESS", "FAILED"][self.attempts % 3];
+                    self.core.set_connector(name, status, &format!("[C{}] {why}", self.attempts));
+                }
             }
         }
         let links: Vec<(u64, Bound)> = self.core.auto_links().map(|(id, link)| (id, link.bound.clone())).collect();
@@ -226,6 +238,9 @@ impl RouterSession for MemorySession {
         }
         let slow = state.slow.get(request.label()).copied();
         let counts = request.label() != "QUERY";
+        let page = usize::from(!counts && request.of == Type::Address);
+        state.pages += page;
+        state.most_pages = state.most_pages.max(state.pages);
         state.open += usize::from(counts);
         state.most_open = state.most_open.max(state.open);
         let router = self.router.clone();
@@ -234,6 +249,7 @@ impl RouterSession for MemorySession {
                 sleep(slow).await;
             }
             router.state().open -= usize::from(counts);
+            router.state().pages -= page;
             answer
         }
         .boxed()
