@@ -42,11 +42,8 @@ async fn every_type_becomes_ready_and_carries_messages() -> Result<()> {
     let (mut here, mut there) =
         (third.consumer(&alerts, Node::Topic).await?, other.consumer(&alerts, Node::Topic).await?);
     let fire = [Outgoing::text("fire")];
-    let (here, there, ()) = tokio::try_join!(
-        here.receive(1, SOON),
-        there.receive(1, SOON),
-        one.send_to(&alerts, Node::Topic, &fire)
-    )?;
+    let (here, there, ()) =
+        tokio::try_join!(here.receive(1, SOON), there.receive(1, SOON), one.send_to(&alerts, Node::Topic, &fire))?;
     arrived(&here, &["fire"])?;
     arrived(&there, &["fire"])?;
 

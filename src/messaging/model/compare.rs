@@ -70,7 +70,7 @@ impl Model {
         if filling {
             target.fill.extend(send.iter().cloned());
         } else {
-            target.line.resync_ms = Some(now.mono_ms + resync);
+            target.line.plan_resync(&id.name, resync, now);
         }
         let gone = std::mem::take(&mut target.gone);
         for slot in lost {

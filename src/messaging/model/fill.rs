@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::routers::{RouteState, Routed, Router};
 use super::state::Route;
-use super::target::spread;
 use super::{Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot, TargetId};
@@ -46,12 +45,11 @@ impl Model {
                 self.router_turned(id);
             }
             RouterLink::Reading => {
-                router.line.reading = true;
-                router.line.read_mark = acks;
+                router.line.begin_read(acks, now.mono_ms);
                 router.gone.clear();
             }
             RouterLink::Contents(contents) => {
-                (router.line.reading, router.line.known) = (false, true);
+                router.line.end_read(now.mono_ms);
                 router.contents = Some(contents);
                 self.to_compare.insert(id.clone());
             }
@@ -140,7 +138,7 @@ impl Model {
     /// Compares a router that was read, and sends what is missing, different or left over.
     pub(super) fn compare_router(&mut self, id: &TargetId) {
         let acks = self.acks;
-        let (now, resync) = (self.now.mono_ms, self.timing.resync_ms);
+        let (now, resync) = (self.now, self.timing.resync_ms);
         let Some(config) = self.configs.get_mut(&id.config) else { return };
         let wanted = config.obj.readiness.clone();
         let routers = &mut config.routers;
@@ -191,7 +189,7 @@ impl Model {
             router.fill.extend(send.iter().cloned());
         } else {
             router.fill.clear();
-            router.line.resync_ms = Some(now + resync + spread(&id.name, resync / 10));
+            router.line.plan_resync(&id.name, resync, now);
             if contents.slots.get(&readiness_slot()) != Some(&readiness.fingerprint()) {
                 router.readiness = Routed::Needed;
             }
@@ -293,7 +291,7 @@ impl Model {
                 router.readiness = Routed::Acked(mark);
                 router.line.rotating = false;
                 router.line.turn(TargetState::Serving, "".into(), now);
-                router.line.resync_ms = Some(now.mono_ms + resync + spread(&id.name, resync / 10));
+                router.line.plan_resync(&id.name, resync, now);
                 self.router_turned(id);
             }
             Err(words) => {

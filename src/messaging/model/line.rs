@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::target::spread;
 use crate::messaging::ids::{Now, Slot};
 use crate::messaging::status::TargetState;
 
@@ -32,6 +33,9 @@ pub(super) struct Line {
     /// Acknowledgements after this mark are newer than the read under way.
     pub read_mark: u64,
     pub reading: bool,
+    /// When the last read began, and how long it took.
+    pub read_began_ms: u64,
+    pub read_took_ms: u64,
     pub repaired: Vec<Slot>,
     pub resync_ms: Option<u64>,
 }
@@ -54,6 +58,8 @@ impl Line {
             session_mark: 0,
             read_mark: 0,
             reading: false,
+            read_began_ms: 0,
+            read_took_ms: 0,
             repaired: Vec::new(),
             resync_ms: None,
         }
@@ -72,6 +78,23 @@ impl Line {
     /// Whether it holds all that it must.
     pub fn serving(&self) -> bool {
         self.state == TargetState::Serving
+    }
+
+    /// A read begins at this moment; what is acknowledged after `mark` is newer.
+    pub fn begin_read(&mut self, mark: u64, now_ms: u64) {
+        (self.reading, self.read_mark, self.read_began_ms) = (true, mark, now_ms);
+    }
+
+    /// It has ended.
+    pub fn end_read(&mut self, now_ms: u64) {
+        (self.reading, self.known, self.read_took_ms) = (false, true, now_ms.saturating_sub(self.read_began_ms));
+    }
+
+    /// Plans the next read: every `period_ms`, spread by name, and so seldom that reading takes at most a hundredth of
+    /// the time.
+    pub fn plan_resync(&mut self, name: &str, period_ms: u64, now: Now) {
+        let period = period_ms.max(self.read_took_ms.saturating_mul(100));
+        self.resync_ms = Some(now.mono_ms + period + spread(name, period / 10));
     }
 
     /// Enters a state.

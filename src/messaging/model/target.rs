@@ -36,12 +36,11 @@ impl Model {
                 self.hold_grounds(id);
             }
             Link::Reading => {
-                target.line.reading = true;
+                target.line.begin_read(acks, now.mono_ms);
                 target.gone.clear();
-                target.line.read_mark = acks;
             }
             Link::Contents(contents) => {
-                (target.line.reading, target.line.known) = (false, true);
+                target.line.end_read(now.mono_ms);
                 target.contents = Some(contents);
                 self.to_compare.insert(id.clone());
                 self.mark_unplaced(id);
@@ -206,7 +205,7 @@ impl Model {
             target.line.turn(TargetState::Serving, "".into(), now);
             target.line.rotating = false;
             if target.line.resync_ms.is_none() {
-                target.line.resync_ms = Some(now.mono_ms + resync + spread(&id.name, resync / 10));
+                target.line.plan_resync(&id.name, resync, now);
             }
             self.tell_repairs(id);
             self.dirty_configs.insert(id.config.clone());

@@ -133,7 +133,10 @@ impl World {
                 self.input(Input::Router(target.clone(), incarnation, RouterLink::Down("reconnecting".into())));
                 self.connect_router(&target);
             }
-            TargetChange::Reread { target, .. } => self.reread_router(&target),
+            TargetChange::Reread { target, .. } => {
+                self.rereads += 1;
+                self.reread_router(&target);
+            }
             TargetChange::Stop { target, .. } => {
                 self.live.remove(&target);
                 if let Some(router) = self.routers.get_mut(&target) {

@@ -389,3 +389,26 @@ fn what_a_router_has_though_it_refused_it_once_is_there() {
     w.advance(1_300_000);
     assert_eq!(w.ready("a"), Some((true, reason::CONFIGURED)));
 }
+
+#[test]
+fn a_router_that_is_slow_to_read_is_read_less_often() {
+    let mut w = World::routed(&["b"], &["r"]);
+    w.advance(3_000);
+    let (id, incarnation) = (w.router_id("r"), w.router("r").incarnation);
+    let contents = w.router("r").contents();
+    let read = |w: &mut World, took: u64| {
+        w.input(crate::messaging::input::Input::Router(id.clone(), incarnation, RouterLink::Reading));
+        w.advance(took);
+        w.input(crate::messaging::input::Input::Router(
+            id.clone(),
+            incarnation,
+            RouterLink::Contents(contents.clone()),
+        ));
+        w.run();
+        let before = w.rereads;
+        w.advance(1_000_000);
+        w.rereads - before
+    };
+    assert_eq!(read(&mut w, 100), 1);
+    assert_eq!(read(&mut w, 60_000), 0, "an hour and forty minutes would be a hundredth");
+}

@@ -33,6 +33,8 @@ pub struct World {
     pub policy: bool,
     pub lists: bool,
     pub live: BTreeSet<TargetId>,
+    /// How often a router was asked to be read again.
+    pub rereads: usize,
     wake: Option<u64>,
 }
 
@@ -90,6 +92,7 @@ impl World {
             policy: true,
             lists: false,
             live: BTreeSet::new(),
+            rereads: 0,
             wake: None,
         };
         world.lead();
