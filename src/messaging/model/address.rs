@@ -284,8 +284,10 @@ impl Model {
             AddressType::Queue | AddressType::Topic => ids(&mut address.placed.iter()),
             AddressType::Subscription => {
                 let topic = self.winner(space_key, &names::canonical(address.obj.topic.as_ref()?))?;
-                let brokers = topic.holds.iter().map(|id| &id.name);
-                ids(&mut brokers.chain(&topic.placed).take(1))
+                // A topic that is refused now and was accepted before is where its status says.
+                let brokers = topic.holds.iter().map(|id| &id.name).chain(&topic.placed);
+                let mut brokers = brokers.chain(&topic.told.status.brokers).filter(|b| config.targets.contains_key(*b));
+                ids(&mut brokers.by_ref().take(1))
             }
         }
     }

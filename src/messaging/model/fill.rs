@@ -10,7 +10,7 @@ use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::{self, Readiness};
 use crate::messaging::names;
-use crate::messaging::router::{self, Entry, Job, RouterLink, Wish, readiness_slot};
+use crate::messaging::router::{self, Entry, Job, RouterLink, Wish, connector_slot, readiness_slot};
 use crate::messaging::status::TargetState;
 
 impl Model {
@@ -29,7 +29,7 @@ impl Model {
                 router.contents = None;
                 router.fill.clear();
                 router.gone.clear();
-                router.cut_off.clear();
+                router.connectors.clear();
                 let troubled = std::mem::take(&mut router.trouble);
                 if serving {
                     router.readiness = Routed::Acked(acks);
@@ -74,15 +74,29 @@ impl Model {
                 return;
             }
             RouterLink::Connector(broker, words) => {
-                match words {
-                    Some(words) => router.cut_off.insert(broker, words),
-                    None => router.cut_off.remove(&broker),
-                };
-                let troubled: Vec<Slot> = router.trouble.keys().cloned().collect();
-                self.mark_holders(&id.config, troubled.iter());
+                let down = words.is_some();
+                let before = router.connectors.insert(broker.clone(), words);
+                // What waits for it, or is told of its links, is judged anew.
+                self.router_turned(id);
+                if down && !matches!(before, Some(Some(_))) {
+                    self.renew_connector(id, &broker);
+                }
             }
         }
         self.dirty_configs.insert(id.config.clone());
+    }
+
+    /// A connector that is down may be so for a login that has changed since it was made: the drive makes it anew where
+    /// that is so.
+    fn renew_connector(&mut self, id: &TargetId, broker: &str) {
+        let slot = connector_slot(broker);
+        let Some(routers) = self.routers_mut(&id.config) else { return };
+        let Some(place) = routers.targets.get(&id.name).map(|r| r.place) else { return };
+        let Some(state) = routers.slots.get_mut(&slot) else { return };
+        if let Some(at) = state.at.get_mut(place).filter(|at| matches!(at, Routed::Acked(_))) {
+            *at = Routed::Needed;
+            self.send_route(&Route { config: id.config.clone(), slot }, Class::Change);
+        }
     }
 
     fn mark_holders<'a>(&mut self, config: &Key, slots: impl Iterator<Item = &'a Slot>) {

@@ -75,8 +75,8 @@ pub(super) struct Router {
     pub readiness: Routed,
     /// Slots with a link that is not active, with the router's words.
     pub trouble: Map<Slot, Arc<str>>,
-    /// Brokers whose connector is down, with the router's words.
-    pub cut_off: BTreeMap<Arc<str>, Arc<str>>,
+    /// How its connectors are, as far as it was told on this connection: why one is down, none when it is up.
+    pub connectors: BTreeMap<Arc<str>, Option<Arc<str>>>,
 }
 
 impl Router {
@@ -91,7 +91,7 @@ impl Router {
             gone: Set::default(),
             readiness: Routed::Needed,
             trouble: Map::default(),
-            cut_off: BTreeMap::new(),
+            connectors: BTreeMap::new(),
         }
     }
 }

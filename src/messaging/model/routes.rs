@@ -253,16 +253,16 @@ impl Model {
         };
         for (name, router) in routers.targets.iter().filter(|(_, r)| r.line.serving()) {
             match state.at.get(router.place) {
-                Some(Routed::Acked(_)) => match router.trouble.get(&route.slot) {
-                    None => worse(RouteSay::Held),
-                    Some(words) => worse(match router.cut_off_from(&state.entry) {
-                        Some((broker, why)) => {
-                            let text = format!("router {name} has no connection to broker {broker}: {why}");
-                            RouteSay::CutOff(text.into())
-                        }
-                        None => RouteSay::Failed(format!("router {name}: {words}").into()),
-                    }),
-                },
+                Some(Routed::Acked(_)) => worse(match router.way_to(&state.entry) {
+                    Way::Unknown => RouteSay::Waiting,
+                    Way::CutOff(broker, why) => {
+                        RouteSay::CutOff(format!("router {name} has no connection to broker {broker}: {why}").into())
+                    }
+                    Way::Open => match router.trouble.get(&route.slot) {
+                        None => RouteSay::Held,
+                        Some(words) => RouteSay::Failed(format!("router {name}: {words}").into()),
+                    },
+                }),
                 Some(Routed::Refused(words)) => {
                     worse(RouteSay::Refused(format!("router {name}: {words}").into()));
                 }
@@ -341,14 +341,30 @@ impl Routers {
     }
 }
 
+/// How a router's connectors to the brokers of an entry are.
+enum Way<'a> {
+    /// All are up, or it needs none.
+    Open,
+    /// This one is down, for this reason.
+    CutOff(&'a Arc<str>, &'a Arc<str>),
+    /// It was not told yet.
+    Unknown,
+}
+
 impl Router {
-    /// The first broker of an entry that the router has no connection to, and why.
-    fn cut_off_from(&self, entry: &Entry) -> Option<(&Arc<str>, &Arc<str>)> {
-        let cut = |broker: &Arc<str>| self.cut_off.get_key_value(broker);
+    fn way_to<'a>(&'a self, entry: &'a Entry) -> Way<'a> {
+        let one = |broker: &'a Arc<str>| match self.connectors.get(broker) {
+            Some(None) => Way::Open,
+            Some(Some(why)) => Way::CutOff(broker, why),
+            None => Way::Unknown,
+        };
         match entry {
-            router::Entry::Address { links, .. } => links.iter().find_map(|link| cut(&link.broker)),
-            router::Entry::LinkRoute { broker, .. } => cut(broker),
-            _ => None,
+            router::Entry::Address { links, .. } => {
+                let ways = links.iter().map(|link| one(&link.broker));
+                ways.fold(Way::Open, |worst, way| if matches!(worst, Way::Open) { way } else { worst })
+            }
+            router::Entry::LinkRoute { broker, .. } => one(broker),
+            _ => Way::Open,
         }
     }
 }

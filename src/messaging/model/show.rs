@@ -158,7 +158,8 @@ impl Model {
             read(TargetId::broker(meta.key.clone(), name.clone()), &target.line, lost.clone(), &mut brokers);
         }
         for (name, router) in &config.routers.targets {
-            let cut = router.cut_off.iter().next().filter(|_| router.line.serving());
+            let mut cut = router.connectors.iter().filter_map(|(broker, why)| Some((broker, why.as_ref()?)));
+            let cut = cut.next().filter(|_| router.line.serving());
             let cut = cut.map(|(broker, why)| format!("it has no connection to broker {broker}: {why}"));
             let id = TargetId::router(meta.key.clone(), name.clone());
             read(id, &router.line, lost.clone().or(cut), &mut routers);

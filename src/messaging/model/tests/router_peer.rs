@@ -18,6 +18,8 @@ pub struct Router {
     pub refuses: BTreeMap<Slot, String>,
     /// Slots whose links do not become active.
     pub failing: BTreeSet<Slot>,
+    /// Brokers that its connectors do not reach.
+    pub cut: BTreeSet<Arc<str>>,
     /// Answers are held back.
     pub slow: bool,
     pub abilities: Abilities,
@@ -108,6 +110,10 @@ impl World {
             self.live.insert(id.clone());
             let (abilities, serving) = (router.abilities, router.serving());
             self.input(Input::Router(id.clone(), incarnation, RouterLink::Connected { abilities, serving }));
+            for broker in router.held.keys().filter_map(|slot| slot.strip_prefix("#connector/")) {
+                let words = router.cut.contains(broker).then(|| "connection refused".into());
+                self.input(Input::Router(id.clone(), incarnation, RouterLink::Connector(broker.into(), words)));
+            }
             self.reread_router(id);
         } else {
             self.input(Input::Router(id.clone(), incarnation, RouterLink::Down("connection refused".into())));
@@ -168,7 +174,14 @@ impl World {
         }
         let worked = !outcomes.is_empty();
         for (id, incarnation, outcome) in outcomes {
-            self.input(Input::Router(id, incarnation, RouterLink::Outcome(outcome)));
+            let made = outcome.slot.strip_prefix("#connector/").map(Arc::from);
+            let held = matches!(outcome.result, Ok(Done::Held { .. }));
+            self.input(Input::Router(id.clone(), incarnation, RouterLink::Outcome(outcome)));
+            if let Some(broker) = made.filter(|_| held) {
+                let down = self.routers.get(&id).is_some_and(|r| r.cut.contains(&broker));
+                let words = down.then(|| "connection refused".into());
+                self.input(Input::Router(id, incarnation, RouterLink::Connector(broker, words)));
+            }
         }
         worked
     }

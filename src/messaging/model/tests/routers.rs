@@ -196,12 +196,18 @@ fn links_of_a_connector_that_is_down_are_its_matter() {
     let slot = w.slot("q");
     for router in ["r1", "r2"] {
         let (id, incarnation) = (w.router_id(router), w.router(router).incarnation);
+        w.router(router).cut.insert("b".into());
         let down = RouterLink::Connector("b".into(), Some("connection refused".into()));
         w.input(crate::messaging::input::Input::Router(id, incarnation, down));
         w.link(router, &slot, true);
     }
     w.advance(20_000);
     assert_eq!((w.ready("q"), w.writes("q")), (Some((true, reason::CONFIGURED)), 1));
+    // A new one waits for it, and says so once.
+    w.address("new", Queue);
+    w.advance(20_000);
+    assert_eq!((w.ready("new"), w.writes("new")), (Some((false, reason::BROKER_UNREACHABLE)), 1));
+    assert!(w.message("new").contains("no connection to broker b"), "{}", w.message("new"));
     let message = w.configs[&key("rc")].status.routers[0].message.clone();
     assert!(message.contains("broker b") && message.contains("refused"), "{message}");
 }
