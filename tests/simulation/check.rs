@@ -74,7 +74,8 @@ fn in_force(core: &mut Core, address: &str) -> Map<String, Value> {
     serde_json::from_str(answer.as_str().unwrap()).unwrap()
 }
 
-fn spoilt(address: &Value) -> bool {
+/// Whether there is a value in it that cannot be read.
+pub fn spoilt(address: &Value) -> bool {
     address["spec"]["maxSizeBytes"].is_string()
 }
 
@@ -350,9 +351,10 @@ impl Scene<'_> {
             self.addresses.iter().any(|(id, address)| spoilt(address) && alike(id))
         };
         let stands = |name: &str| claimed.contains(name) || unreadable(name);
-        // A queue stands for an Address only where the Address's space is.
+        // A queue stands for an Address that was accepted once, and only where the Address's space is.
+        let accepted = |a: &Value| a["status"]["brokers"].as_array().is_some_and(|brokers| !brokers.is_empty());
         let here = |name: &str, on: &str| {
-            let mut claimants = self.addresses.iter().filter(|(_, a)| self.world.slot(a) == name);
+            let mut claimants = self.addresses.iter().filter(|(_, a)| self.world.slot(a) == name && accepted(a));
             claimants.any(|(_, a)| self.world.broker_of(a).is_none_or(|at| at == on)) || unreadable(name)
         };
         let mut orphans = 0;

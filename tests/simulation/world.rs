@@ -320,8 +320,11 @@ impl World {
                 when_empty: spec["deletionPolicy"] == "WhenEmpty",
             };
             let finalized = !crate::api::store::finalizers(address).is_empty();
-            if !finalized {
-                // It goes before the operator has taken it in hand.
+            let mut others = self.api.all(Plural::Addresses).map(|(_, other)| other);
+            let heir = others.any(|other| uid(other) != tomb.uid && self.slot(other) == tomb.slot);
+            if !finalized || heir {
+                // It goes before the operator has taken it in hand; or what it had is handed over, to one that may not
+                // be able to take it.
                 self.excused.insert(tomb.slot.clone());
             }
             self.tombs.push(tomb);

@@ -81,8 +81,13 @@ impl Model {
         }
         let Some(address) = self.addresses.get(key) else { return };
         let held = (address.accepted, address.holds.clone(), was_refused);
+        // Nothing is put into a space that may go at any moment without having been let go of: once it is gone, nobody
+        // knows any more whose brokers hold what.
+        let guarded =
+            address.accepted || self.spaces.get(&Self::space_key(address)).is_some_and(|space| space.told.finalizer);
         if let Decision::Hold(plan) = &decision
             && address.told.finalizer
+            && guarded
         {
             self.hold_plan(key, plan, true);
             self.settle_in_force(key, plan);

@@ -264,14 +264,16 @@ impl Model {
             return;
         };
         let meta = &object.meta;
+        let guarded = space.told.finalizer;
         space.told.observe(&object.status, meta.finalizer, meta.version, meta.listed);
+        let guarded = guarded != space.told.finalizer;
         let old = std::mem::replace(&mut space.obj, object);
         let new = &space.obj.meta;
         let turned = old.meta.deleting != new.deleting || old.meta.force_delete != new.force_delete;
         if turned || old.meta.generation != new.generation {
             space.since_ms = self.now.mono_ms;
         }
-        if turned {
+        if turned || guarded {
             self.mark_addresses_of(&key);
         }
         self.dirty_spaces.insert(key.clone());
@@ -467,7 +469,11 @@ impl Model {
             }
             Kind::AddressSpace => {
                 let Some(space) = self.spaces.get_mut(key) else { return };
+                let guarded = space.told.finalizer;
                 settle_write(&mut space.told, done);
+                if space.told.finalizer != guarded {
+                    self.mark_addresses_of(key);
+                }
                 self.dirty_spaces.insert(key.clone());
                 self.stale_spaces.insert(key.clone());
                 Timer::Space(key.clone())

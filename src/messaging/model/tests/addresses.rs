@@ -2,6 +2,7 @@
 
 use super::world::{World, key};
 use crate::messaging::input::AddressType::{self, *};
+use crate::messaging::input::Input;
 use crate::messaging::reason;
 
 #[test]
@@ -34,6 +35,26 @@ fn without_the_policy_the_finalizer_comes_before_the_first_command() {
     let settled = w.model.settle(w.now);
     assert!(settled.jobs.is_empty(), "{:?}", settled.jobs);
     assert!(settled.writes.iter().any(|write| write.finalizer.is_some()));
+}
+
+#[test]
+fn nothing_is_made_in_a_space_before_its_finalizer_is_there() {
+    let mut w = World::bare();
+    w.config("rc", &["b"]);
+    w.run();
+    w.policy = false;
+    w.space("s");
+    w.policy = true;
+    w.address("q", Queue);
+    let settled = w.model.settle(w.now);
+    assert!(settled.jobs.is_empty(), "{:?}", settled.jobs);
+    // That answer is lost; what is watched tells of the finalizer.
+    let space = w.spaces.get_mut(&key("s")).unwrap();
+    (space.meta.finalizer, space.meta.version) = (true, space.meta.version + 1_000);
+    let space = space.clone();
+    w.input(Input::AddressSpace(Box::new(space)));
+    w.run();
+    assert_eq!(w.ready("q"), Some((true, reason::CONFIGURED)));
 }
 
 #[test]
