@@ -269,8 +269,7 @@ impl Story {
         let (writes, commands, drains, hidden) = {
             let world = lock(&self.world);
             let all: Vec<_> = world.api.all(Plural::Addresses).map(|(_, address)| address).collect();
-            let twin = |of: &Value| all.iter().filter(|other| world.slot(other) == world.slot(of)).count() > 1;
-            let hidden = all.iter().any(|address| check::spoilt(address) && twin(address));
+            let hidden = all.iter().any(|address| check::spoilt(address));
             let drains = all.iter().any(|address| deleting(address));
             (address_writes(&world), world.commands, drains, hidden)
         };
@@ -300,7 +299,8 @@ impl Story {
         let more = address_writes(&world) - writes;
         // Messages that are lost end the deletions that waited for them.
         let ends = drains && cause == Cause::BrokerRestart { empty: true };
-        // Who starts anew does not know the name of an Address that cannot be read: another of that name has it then.
+        // Who starts anew does not know the name of an Address that cannot be read, and another of that name has it then;
+        // who ran before remembers what it was.
         let taken = hidden && matches!(cause, Cause::OperatorRestart | Cause::Takeover);
         if more > 0 && !ends && !taken {
             let told: Vec<String> = world.writes.iter().rev().take(3).map(|w| format!("{w:?}")).collect();
