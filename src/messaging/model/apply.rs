@@ -8,7 +8,7 @@ use super::told::Told;
 use super::{Model, Timer};
 use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Kind, Now};
-use crate::messaging::input::{Address, AddressSpace, AddressType, Input, RouterConfig};
+use crate::messaging::input::{Address, AddressSpace, Input, RouterConfig};
 use crate::messaging::names;
 use crate::messaging::output::{WriteDone, WriteError};
 
@@ -413,47 +413,6 @@ impl Model {
             self.dirty_spaces.insert(space.clone());
         }
         self.stale_spaces.insert(space);
-    }
-
-    /// Marks who claims the address of `key`, and who refers to it.
-    pub(super) fn mark_referrers(&mut self, key: &Key) {
-        let Some(state) = self.addresses.get(key) else { return };
-        let space = Key { namespace: key.namespace.clone(), name: state.obj.space.clone() };
-        let canonical = state.canonical.clone();
-        let kind = state.obj.kind;
-        self.mark_claimants(&space, &canonical);
-        let Some(members) = self.members.get(&space) else { return };
-        for refs in [&members.subscriptions, &members.dead_letter_users] {
-            if let Some(keys) = refs.get(&canonical) {
-                self.dirty_addresses.extend(keys.iter().cloned());
-            }
-        }
-        // The RouterConfig's default dead letter applies where the space has it: then it is everybody's.
-        if kind == AddressType::DeadLetter
-            && let Some(config) = self.spaces.get(&space).and_then(|s| self.configs.get(&s.obj.config))
-            && config.obj.defaults.dead_letter_address.as_deref().is_some_and(|d| *names::canonical(d) == *canonical)
-        {
-            self.mark_addresses_of(&space);
-        }
-    }
-
-    pub(super) fn mark_claimants(&mut self, space: &Key, canonical: &str) {
-        if let Some(keys) = self.members.get(space).and_then(|m| m.claims.get(canonical)) {
-            self.dirty_addresses.extend(keys.iter().cloned());
-        }
-    }
-
-    pub(super) fn mark_addresses_of(&mut self, space: &Key) {
-        if let Some(members) = self.members.get(space) {
-            self.dirty_addresses.extend(members.all.iter().cloned());
-        }
-    }
-
-    pub(super) fn mark_spaces_of(&mut self, config: &Key) {
-        if let Some(spaces) = self.spaces_of_config.get(config) {
-            self.dirty_spaces.extend(spaces.iter().cloned());
-            self.stale_spaces.extend(spaces.iter().cloned());
-        }
     }
 
     fn apply_written(&mut self, done: &WriteDone) {

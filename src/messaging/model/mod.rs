@@ -11,6 +11,7 @@ mod config;
 mod deletion;
 mod fill;
 mod line;
+mod marks;
 mod place;
 mod placing;
 mod routers;

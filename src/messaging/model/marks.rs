@@ -1,0 +1,49 @@
+//! Who is to be judged anew when something else has changed.
+
+use super::Model;
+use crate::messaging::ids::Key;
+use crate::messaging::input::AddressType;
+use crate::messaging::names;
+
+impl Model {
+    /// Marks who claims the address of `key`, and who refers to it.
+    pub(super) fn mark_referrers(&mut self, key: &Key) {
+        let Some(state) = self.addresses.get(key) else { return };
+        let space = Key { namespace: key.namespace.clone(), name: state.obj.space.clone() };
+        let canonical = state.canonical.clone();
+        let kind = state.obj.kind;
+        self.mark_claimants(&space, &canonical);
+        let Some(members) = self.members.get(&space) else { return };
+        for refs in [&members.subscriptions, &members.dead_letter_users] {
+            if let Some(keys) = refs.get(&canonical) {
+                self.dirty_addresses.extend(keys.iter().cloned());
+            }
+        }
+        // The RouterConfig's default dead letter applies where the space has it: then it is everybody's.
+        if kind == AddressType::DeadLetter
+            && let Some(config) = self.spaces.get(&space).and_then(|s| self.configs.get(&s.obj.config))
+            && config.obj.defaults.dead_letter_address.as_deref().is_some_and(|d| *names::canonical(d) == *canonical)
+        {
+            self.mark_addresses_of(&space);
+        }
+    }
+
+    pub(super) fn mark_claimants(&mut self, space: &Key, canonical: &str) {
+        if let Some(keys) = self.members.get(space).and_then(|m| m.claims.get(canonical)) {
+            self.dirty_addresses.extend(keys.iter().cloned());
+        }
+    }
+
+    pub(super) fn mark_addresses_of(&mut self, space: &Key) {
+        if let Some(members) = self.members.get(space) {
+            self.dirty_addresses.extend(members.all.iter().cloned());
+        }
+    }
+
+    pub(super) fn mark_spaces_of(&mut self, config: &Key) {
+        if let Some(spaces) = self.spaces_of_config.get(config) {
+            self.dirty_spaces.extend(spaces.iter().cloned());
+            self.stale_spaces.extend(spaces.iter().cloned());
+        }
+    }
+}
