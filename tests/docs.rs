@@ -89,6 +89,22 @@ fn the_example_has_an_address_of_every_type_and_decodes() {
 }
 
 #[test]
+fn the_example_with_routers_decodes_and_names_what_it_has() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/routers.yaml");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let of = |kind: &str| objects.iter().filter(|o| o["kind"] == kind).cloned().collect::<Vec<_>>();
+    let config: api::RouterConfig = serde_json::from_value(of("RouterConfig").remove(0)).unwrap();
+    assert_eq!(config.spec.external_routers().unwrap().hosts[0].name_in_force(), "router");
+    let space: api::AddressSpace = serde_json::from_value(of("AddressSpace").remove(0)).unwrap();
+    assert_eq!(space.spec.type_, api::address_space::AddressSpaceType::Standard);
+    assert_eq!(Some(&space.spec.router_config_ref.name), config.metadata.name.as_ref());
+    for address in of("Address") {
+        let address: api::Address = serde_json::from_value(address).unwrap();
+        assert_eq!(Some(&address.spec.address_space), space.metadata.name.as_ref());
+    }
+}
+
+#[test]
 fn the_model_and_the_api_have_the_same_reasons() {
     let of_the_api: BTreeSet<&str> = (api::AddressReason::ALL.iter().map(|r| r.as_str()))
         .chain(api::AddressSpaceReason::ALL.iter().map(|r| r.as_str()))

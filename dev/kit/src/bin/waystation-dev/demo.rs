@@ -1,5 +1,6 @@
 //! `waystation-dev demo`: the whole story on one screen, each step with its time.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -7,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use waystation_kit::amqp_client::{Node, Outgoing, Received};
-use waystation_kit::artemis::{Artemis, ArtemisOptions};
+use waystation_kit::artemis::{Artemis, ArtemisOptions, Login};
 use waystation_kit::cluster::{Cluster, ClusterOptions};
 use waystation_kit::operator::{NAMESPACE, Operator, OperatorOptions, SERVICE_ACCOUNT, install};
+use waystation_kit::router::{Router, RouterOptions};
 use waystation_kit::tools::{repository, tools};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -73,13 +75,19 @@ async fn tell(once: bool) -> Result<()> {
         })
         .await?;
 
-    let told = messages(&story, &cluster, &broker).await;
-    if let Err(error) = told {
-        println!("\nThe operator's last words:\n{}", tail(&operator.logs(), 15));
-        return Err(error);
-    }
+    let told = async {
+        messages(&story, &cluster, &broker).await?;
+        routed(&story, &cluster, &broker).await
+    };
+    let router = match told.await {
+        Ok(router) => router,
+        Err(error) => {
+            println!("\nThe operator's last words:\n{}", tail(&operator.logs(), 15));
+            return Err(error);
+        }
+    };
     if !once {
-        invite(&cluster, &broker)?;
+        invite(&cluster, &broker, &router)?;
         std::future::pending::<()>().await;
     }
     story
@@ -89,7 +97,7 @@ async fn tell(once: bool) -> Result<()> {
             Ok(())
         })
         .await?;
-    drop((operator, cluster, broker));
+    drop((operator, router, cluster, broker));
     println!("\nEvery address was Ready and every message arrived. Everything is stopped and removed.");
     Ok(())
 }
@@ -170,13 +178,66 @@ async fn messages(story: &Story, cluster: &Cluster, broker: &Artemis) -> Result<
     client.close().await
 }
 
+/// A standard space: a router in front of the broker.
+async fn routed(story: &Story, cluster: &Cluster, broker: &Artemis) -> Result<Router> {
+    let options = RouterOptions { login: Login::Anonymous, ..RouterOptions::default() };
+    let router = story
+        .step("an AMQP router: a stand-in, or the one that WAYSTATION_QDROUTERD names", Router::start(options))
+        .await?;
+    let mut yaml = std::fs::read_to_string(repository().join("docs/examples/routers.yaml"))?;
+    let readiness = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let ports = [("port: 5672", broker.port()), ("port: 5673", router.port()), ("readinessPort: 7779", readiness)];
+    for (named, port) in ports {
+        ensure!(yaml.contains(named), "the example does not name {named} to be replaced");
+        let (field, _) = named.split_once(' ').context("a field and a port")?;
+        yaml = yaml.replace(named, &format!("{field} {port}"));
+    }
+    story
+        .step(
+            "docs/examples/routers.yaml: a RouterConfig with a router, a standard space, two Addresses: all Ready",
+            async {
+                cluster.apply(&yaml).await?;
+                let wait =
+                    ["wait", "--for=condition=Ready", "--timeout=60s", "-n", "demo", "--all", "rcfg,aspace,addr"];
+                if let Err(error) = cluster.kubectl_text(&wait).await {
+                    let seen = cluster.kubectl_text(&["get", "rcfg,aspace,addr", "-n", "demo", "-o", "wide"]).await?;
+                    return Err(error.context(seen));
+                }
+                Ok(())
+            },
+        )
+        .await?;
+    let get = ["get", "rcfg,aspace", "-n", "demo"];
+    println!("\n$ kubectl {}\n{}", get.join(" "), cluster.kubectl_text(&get).await?);
+    let (mut sender, mut receiver) = (router.client().await?, router.client().await?);
+    story
+        .step("queue: a message goes through the router to the broker, and back when somebody asks", async {
+            sender.send_text("demo.bazaar/parcels", "a parcel").await?;
+            arrived(&receiver.receive("demo.bazaar/parcels", 1, SOON).await?, "a parcel")
+        })
+        .await?;
+    story
+        .step("anycast: the router hands a message from client to client", async {
+            let quotes = "demo.bazaar/quotes";
+            let mut consumer = receiver.consumer(quotes, Node::Queue).await?;
+            let quote = [Outgoing::text("nine")];
+            let (got, ()) = tokio::try_join!(consumer.receive(1, SOON), sender.send_to(quotes, Node::Queue, &quote))?;
+            consumer.close().await?;
+            arrived(&got, "nine")
+        })
+        .await?;
+    sender.close().await?;
+    receiver.close().await?;
+    Ok(router)
+}
+
 fn arrived(received: &[Received], body: &str) -> Result<()> {
     let bodies: Vec<&str> = received.iter().map(|message| message.body.as_str()).collect();
     ensure!(bodies == [body], "expected {body:?}, received {bodies:?}");
     Ok(())
 }
 
-fn invite(cluster: &Cluster, broker: &Artemis) -> Result<()> {
+fn invite(cluster: &Cluster, broker: &Artemis, router: &Router) -> Result<()> {
     println!(
         "
 All of this stays up until Ctrl-C. In another terminal:
@@ -190,12 +251,13 @@ All of this stays up until Ctrl-C. In another terminal:
   {this} send demo.shop/orders hello
   {this} receive demo.shop/orders
 
-The broker is amqp://127.0.0.1:{port}, user admin, password admin-password.
-The objects are docs/examples/messaging.yaml; README.md tells where to read on.
+The broker is amqp://127.0.0.1:{port}, user admin, password admin-password; the router amqp://127.0.0.1:{router}.
+The objects are docs/examples/messaging.yaml and routers.yaml; README.md tells where to read on.
 ",
         kubeconfig = cluster.kubeconfig().display(),
         programs = tools()?.programs().display(),
         port = broker.port(),
+        router = router.port(),
         this = std::env::current_exe()?.display(),
     );
     Ok(())
