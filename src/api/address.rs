@@ -101,30 +101,32 @@ use super::settings::{FullPolicy, MessageTtl, Redelivery};
 )]
 pub struct AddressSpec {
     /// Name of the AddressSpace, in the namespace of this Address. Immutable.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub address_space: String,
     /// The name that clients use, such as orders or eu.orders; it is unique in its space across all types.
     /// Default: the name of this object. It has 1 to 255 characters, no whitespace, no control characters, none of
-    /// `*`, `#` and `::`, does not start with `$` or `_`, and has no `.` or `/` at its start, at its end or beside
+    /// `*`, `#`, `?` and `::`, does not start with `$`, `_` or `activemq.`, and has no `.` or `/` at its start, at its end or beside
     /// another. Routers take `.` and `/` for the same separator, so that a.b and a/b are one address. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255))]
     #[x_kube(
         validation = (
-            r"!self.matches('[\\s\\p{Z}\\p{Cc}]')",
-            "an address has no whitespace and no control characters: remove them"
+            r"!self.matches('[\\s\\p{Z}\\p{Cc}\\p{Cf}\\x{FFFE}\\x{FFFF}]')",
+            "an address has no whitespace, no control characters and none that cannot be seen: remove them"
         ),
         validation = (
-            "!self.contains('*') && !self.contains('#')",
-            "an address has no '*' and no '#', which are wildcards of the data planes: use other characters"
+            "!self.contains('*') && !self.contains('#') && !self.contains('?')",
+            "an address has no '*' and no '#', which are wildcards of the data planes, and no '?', where brokers cut it \
+             off: use other characters"
         ),
         validation = (
             "!self.contains('::')",
             "an address has no '::', which stands between a topic and a subscription: use other characters"
         ),
         validation = (
-            "!self.startsWith('$') && !self.startsWith('_')",
-            "an address does not start with '$' or '_', which mark internal addresses: use another first character"
+            "!self.startsWith('$') && !self.startsWith('_') && !self.startsWith('activemq.')",
+            "an address does not start with '$', '_' or 'activemq.', which mark internal addresses: use another \
+             beginning"
         ),
         validation = (
             "!self.matches('^[./]|[./]$|[./][./]')",
@@ -144,17 +146,17 @@ pub struct AddressSpec {
     /// Required for a subscription, and only there: the address (not the object's name) of a topic in the same
     /// space. Immutable, since the messages stored so far belong to that topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255))]
+    #[schemars(length(min = 1, max = 255), regex(pattern = r"^[^\s\x00-\x1f\x7f-\x9f]+$"))]
     pub topic: Option<String>,
     /// For queues and topics: the address of a deadLetter in the same space, which takes what was rejected or
     /// delivered in vain too often. Default: the one of the RouterConfig, else none, and such messages are lost.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255))]
+    #[schemars(length(min = 1, max = 255), regex(pattern = r"^[^\s\x00-\x1f\x7f-\x9f]+$"))]
     pub dead_letter_address: Option<String>,
     /// For queues and topics: the address of a deadLetter in the same space, which takes what has expired. Default:
     /// none, and expired messages are lost.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255))]
+    #[schemars(length(min = 1, max = 255), regex(pattern = r"^[^\s\x00-\x1f\x7f-\x9f]+$"))]
     pub expiry_address: Option<String>,
     /// For queues and topics: the window into which the time to live of every message is brought. Default: that of
     /// the RouterConfig, else what the sender says. The one in force is in status.

@@ -61,12 +61,12 @@ pub struct AddressSpaceSpec {
 #[serde(rename_all = "camelCase")]
 pub struct RouterConfigRef {
     /// Name of the RouterConfig.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub name: String,
     /// Namespace of the RouterConfig, which must allow this one (spec.allowedNamespaces there). Default: the
     /// namespace of the AddressSpace.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<String>,
 }
 

@@ -43,6 +43,9 @@ pub enum ConvertError {
     },
 }
 
+/// As much of an annotation's value as is looked at.
+const ANNOTATION_CHARACTERS: usize = 253;
+
 type Result<T> = std::result::Result<T, ConvertError>;
 
 /// The key of a namespaced object.
@@ -94,7 +97,9 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
     let (external, routers, way) = (spec.external_brokers(), spec.external_routers(), messaging.routers.as_ref());
     let secret = |name: &String| Key::new(Arc::clone(&meta.key.namespace), name.as_str());
     let annotation = |name: &str| {
-        object.metadata.annotations.as_ref().and_then(|all| all.get(name)).map(|value| Arc::from(value.as_str()))
+        // It is told back in the status: only its beginning is, and only that tells a new value from the last.
+        let value = object.metadata.annotations.as_ref().and_then(|all| all.get(name))?;
+        Some(Arc::from(value.chars().take(ANNOTATION_CHARACTERS).collect::<String>()))
     };
     Ok(RouterConfig {
         owner: match &messaging.owner {

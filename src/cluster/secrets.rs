@@ -311,6 +311,10 @@ struct Metadata {
 }
 
 async fn get(client: &Client, key: &Key) -> Result<Option<(SecretData, Option<String>)>, ReadError> {
+    if !key.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.') {
+        // No Secret has such a name, and it would mean something else in the path.
+        return Ok(None);
+    }
     let path = Secret::url_path(&(), Some(&key.namespace));
     let request = Request::new(path).get(&key.name, &kube::api::GetParams::default());
     let request = request.map_err(|_| ReadError::Unreadable)?;

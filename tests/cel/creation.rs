@@ -37,15 +37,21 @@ fn cases() -> Vec<Case> {
 
 fn addresses() -> Vec<Case> {
     let (white, wild) = (
-        "an address has no whitespace and no control characters: remove them",
-        "an address has no '*' and no '#', which are wildcards of the data planes: use other characters",
+        "an address has no whitespace, no control characters and none that cannot be seen: remove them",
+        "an address has no '*' and no '#', which are wildcards of the data planes, and no '?', where brokers cut it off: use other characters",
     );
     let colons = "an address has no '::', which stands between a topic and a subscription: use other characters";
-    let first = "an address does not start with '$' or '_', which mark internal addresses: use another first character";
+    let first =
+        "an address does not start with '$', '_' or 'activemq.', which mark internal addresses: use another beginning";
     let dots = "an address has no '.' or '/' at its start, at its end or beside another: remove the extra one";
     let address =
         |passes: &str, refused: &str, says| case(A, json!({"address": passes}), json!({"address": refused}), says);
     vec![
+        address("a!b", "a?b", wild),
+        address("activemq", "activemq.management", first),
+        address("xactivemq.a", "activemq.notifications", first),
+        address("e\u{301}", "a\u{200b}b", white),
+        address("\u{1F600}", "a\u{ffff}", white),
         address("a-b", "a b", white),
         address("ä\u{e9}", "a\tb", white),
         address("ab", "a\nb", white),

@@ -281,7 +281,9 @@ impl Model {
     }
 
     fn vanish_space(&mut self, key: &Key) {
-        self.clear_space(key);
+        if self.spaces.get(key).is_some_and(|space| !space.cleared) {
+            self.clear_space(key);
+        }
         let Some(space) = self.spaces.remove(key) else { return };
         if let Some(at) = space.timer_ms {
             self.timers.remove(&(at, Timer::Space(key.clone())));

@@ -259,19 +259,29 @@ impl Model {
         }
     }
 
-    /// Carries out `waystation.dev/prune-orphans` once for each new value, on every broker that was read.
+    /// Carries out `waystation.dev/prune-orphans` once for each new value, on every broker once: what becomes an orphan
+    /// later was seen by nobody who asked for it.
     fn prune(&mut self, key: &Key) {
         let Some(config) = self.configs.get_mut(key) else { return };
         if config.obj.prune_orphans.is_none() || config.obj.prune_orphans == config.pruned {
             return;
         }
-        if config.targets.values().all(|t| t.line.read_once && t.line.connected()) {
-            config.pruned = config.obj.prune_orphans.clone();
-        }
         let mut slots: Vec<(TargetId, Slot)> = Vec::new();
+        let mut left = false;
         for (name, target) in &mut config.targets {
+            if target.pruned == config.obj.prune_orphans {
+                continue;
+            }
+            if !target.line.read_once || !target.line.connected() {
+                left = true;
+                continue;
+            }
+            target.pruned = config.obj.prune_orphans.clone();
             let id = TargetId::broker(key.clone(), name.clone());
             slots.extend(std::mem::take(&mut target.orphans).into_keys().map(|slot| (id.clone(), slot)));
+        }
+        if !left {
+            config.pruned = config.obj.prune_orphans.clone();
         }
         for (id, slot) in slots {
             self.take_away_leftover(&id, &slot, Want::Gone { only_if_empty: false });

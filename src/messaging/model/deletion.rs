@@ -60,7 +60,7 @@ impl Model {
             return;
         }
         let Parting { on, slot, route } = parting;
-        let drains = address.obj.when_empty && !force && entry::stores(address.obj.kind) && !on.is_empty();
+        let drains = address.obj.when_empty && entry::stores(address.obj.kind) && !on.is_empty();
         if drains {
             let text = match &route {
                 Some(_) => "waits for its last message (deletionPolicy WhenEmpty); senders are kept out",
@@ -243,7 +243,7 @@ impl Model {
         same.then(|| next.obj.meta.key.clone())
     }
 
-    /// Whether somebody said to let go: on the Address, its space or its RouterConfig.
+    /// Whether somebody said to let go of what cannot be reached: on the Address, its space or its RouterConfig.
     fn forced(&self, address: &AddressState, space: &Key) -> bool {
         let space = self.spaces.get(space);
         let config = space.and_then(|s| self.configs.get(&s.obj.config));
@@ -264,7 +264,11 @@ impl Model {
         let first = users.next()?;
         let more = users.count();
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        Some(format!("waits for {what}: {}{rest}; delete them, or have them name another", first.name).into())
+        let remedy = match address.obj.kind {
+            AddressType::Topic => "delete them",
+            _ => "delete them, or have them name another",
+        };
+        Some(format!("waits for {what}: {}{rest}; {remedy}", first.name).into())
     }
 
     /// References of an address that goes: what cannot be resolved any more is named as it was.
@@ -292,7 +296,7 @@ impl Model {
             let space = Self::space_key(address);
             let heir = self.heir(address, &space).is_some();
             let seen = address.obj.meta.deleting;
-            let drains = address.obj.when_empty && !self.forced(address, &space);
+            let drains = address.obj.when_empty;
             let name = address.obj.address.clone();
             for id in address.holds.clone() {
                 let slot = self.slot_on(&id, &space, &name);

@@ -200,6 +200,8 @@ pub(super) struct Target {
     pub gates: Map<Slot, BTreeSet<Slot>>,
     /// Queues with messages whose Address was not seen to be deleted.
     pub orphans: BTreeMap<Slot, u64>,
+    /// The value of `waystation.dev/prune-orphans` that was carried out here.
+    pub pruned: Option<Arc<str>>,
     /// Read, not yet compared.
     pub contents: Option<Arc<Contents>>,
     /// Slots that were taken away since the read under way began.
@@ -220,6 +222,7 @@ impl Target {
             slots: Map::default(),
             gates: Map::default(),
             orphans: BTreeMap::new(),
+            pruned: None,
             contents: None,
             gone: Set::default(),
             fill: Set::default(),

@@ -289,3 +289,60 @@ fn an_address_tells_where_its_space_is_when_the_space_does_not() {
     let slot = w.slot("t");
     assert!(!w.broker(&on).addresses.contains_key(&slot), "left over on {on}");
 }
+
+#[test]
+fn force_lets_go_of_what_cannot_be_reached_and_of_nothing_else() {
+    let mut w = World::new();
+    w.address_with("q", Queue, |a| a.when_empty = true);
+    w.run();
+    w.put_messages("q", 1);
+    w.delete("q");
+    w.change("q", |a| a.meta.force_delete = true);
+    w.advance(30_000);
+    assert_eq!(w.queue("q").map(|q| q.messages), Some(1), "its broker serves: it is waited for");
+    w.broker_down("b", false);
+    w.advance(30_000);
+    assert!(!w.addresses.contains_key(&key("q")));
+}
+
+#[test]
+fn prune_takes_what_is_an_orphan_when_it_is_asked_for_and_nothing_later() {
+    let mut w = World::bare();
+    w.config("rc", &["b", "c"]);
+    w.space("s");
+    w.run();
+    let on = w.spaces[&key("s")].status.broker.clone().unwrap();
+    let other = if &*on == "b" { "c" } else { "b" };
+    w.broker_down(other, false);
+    w.advance(10_000);
+    w.change_config(|c| c.prune_orphans = Some("1".into()));
+    w.run();
+    w.address("q", Queue);
+    w.run();
+    let slot = w.slot("q");
+    w.broker(&on).queues.get_mut(&slot).unwrap().messages = 3;
+    w.vanish("q");
+    w.advance(60_000);
+    assert_eq!(w.broker(&on).queues.get(&slot).map(|q| q.messages), Some(3), "nobody has asked for this one");
+    w.broker_up(other);
+    w.advance(1_000);
+    assert_eq!(w.configs[&key("rc")].status.orphans_pruned.as_deref(), Some("1"));
+    w.change_config(|c| c.prune_orphans = Some("2".into()));
+    w.run();
+    assert_eq!(w.broker(&on).queues.get(&slot), None);
+}
+
+#[test]
+fn what_a_space_shared_is_taken_away_once() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    w.delete("q");
+    w.run();
+    w.broker("b").log.clear();
+    w.delete_space("s");
+    w.run();
+    assert!(!w.spaces.contains_key(&key("s")));
+    let cleared = w.broker("b").log.iter().filter(|(slot, _)| crate::messaging::broker::is_ground(slot)).count();
+    assert_eq!(cleared, 1);
+}

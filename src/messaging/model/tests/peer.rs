@@ -19,6 +19,8 @@ pub struct Broker {
     pub slow: bool,
     pub waiting: Vec<Job>,
     pub incarnation: u64,
+    /// Queues that were destroyed with messages in them.
+    pub destroyed: Vec<Slot>,
     /// Jobs carried out, by slot.
     pub log: Vec<(Slot, &'static str)>,
 }
@@ -81,8 +83,10 @@ impl Broker {
                 if *only_if_empty && messages > 0 {
                     return Ok(Done::NotEmpty { messages });
                 }
-                if let Some(queue) = &entry.queue {
-                    self.queues.remove(&queue.name);
+                if let Some(queue) = &entry.queue
+                    && self.queues.remove(&queue.name).is_some_and(|queue| queue.messages > 0)
+                {
+                    self.destroyed.push(queue.name.clone());
                 }
                 if entry.settings.is_some() {
                     self.addresses.remove(&entry.address);

@@ -106,7 +106,13 @@ fn play(w: &mut World, step: &Step) {
                 a.ttl.maximum_ms = Some(*ttl);
             }
         }),
-        Step::Delete(name) => w.delete(NAMES[*name]),
+        Step::Delete(name) => {
+            if let Some(address) = w.addresses.get(&key(NAMES[*name])).filter(|a| !a.when_empty) {
+                let slot = w.slot(&address.address);
+                w.given_up.insert(slot);
+            }
+            w.delete(NAMES[*name]);
+        }
         Step::Strip(name) => {
             if w.addresses.contains_key(&key(NAMES[*name])) {
                 w.vanish(NAMES[*name]);
@@ -222,6 +228,17 @@ fn play_router(w: &mut World, step: &Step) {
         Step::Routers(count) => w.set_routers(&ROUTERS[..*count]),
         _ => {}
     }
+}
+
+/// No message goes whose Address was not seen to be deleted, and was not to be waited for.
+fn keeps_messages(w: &World) -> Result<(), TestCaseError> {
+    if w.configs[&key("rc")].prune_orphans.is_some() {
+        return Ok(());
+    }
+    for slot in w.brokers.values().flat_map(|broker| &broker.destroyed) {
+        prop_assert!(w.given_up.contains(slot), "{slot}: destroyed with messages in it");
+    }
+    Ok(())
 }
 
 /// Lets everything come to an end: brokers up and quick, refusals over, patience run out.
@@ -350,8 +367,10 @@ proptest! {
         w.policy = policy;
         for step in &steps {
             play(&mut w, step);
+            keeps_messages(&w)?;
         }
         rest(&mut w);
+        keeps_messages(&w)?;
         holds(&mut w)?;
         let lived = outcome(&w);
         let writes = w.status_writes.clone();

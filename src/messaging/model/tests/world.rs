@@ -33,6 +33,8 @@ pub struct World {
     pub policy: bool,
     pub lists: bool,
     pub live: BTreeSet<TargetId>,
+    /// Slots of Addresses that were deleted with what they store.
+    pub given_up: BTreeSet<Slot>,
     /// How often a router was asked to be read again.
     pub rereads: usize,
     wake: Option<u64>,
@@ -92,6 +94,7 @@ impl World {
             policy: true,
             lists: false,
             live: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             rereads: 0,
             wake: None,
         };

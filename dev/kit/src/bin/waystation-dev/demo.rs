@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -29,12 +30,19 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     // Dropped when interrupted: then all that it started ends here and now.
     tokio::select! {
         told = tell(arguments.once) => told,
-        _ = interrupt.recv() => {
-            println!("\nEverything is stopped and removed.");
-            Ok(())
-        }
-        _ = term.recv() => Ok(()),
+        _ = interrupt.recv() => stopped(),
+        _ = term.recv() => stopped(),
     }
+}
+
+/// Whether everything was shown that there is to show.
+static SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// The end when somebody ends it: good only after the whole story.
+fn stopped() -> Result<()> {
+    println!("\nEverything is stopped and removed.");
+    ensure!(SHOWN.load(Ordering::Relaxed), "interrupted before everything was shown");
+    Ok(())
 }
 
 /// Prints what is done and how long it took.
@@ -86,6 +94,7 @@ async fn tell(once: bool) -> Result<()> {
             return Err(error);
         }
     };
+    SHOWN.store(!once, Ordering::Relaxed);
     if !once {
         invite(&cluster, &broker, &router)?;
         std::future::pending::<()>().await;
