@@ -21,7 +21,8 @@ async fn a_router_that_restarts_is_filled_before_it_says_so_and_costs_no_address
     }
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     tenant.ready(Kind::Address, &all).await?;
-    ensure!(first.is_filled().await && second.is_filled().await, "the readiness listeners are there");
+    first.filled().await?;
+    second.filled().await?;
 
     let mark = tenant.mark().await?;
     first.router.stop().await?;

@@ -15,6 +15,7 @@ use waystation::messaging::router::{
     Abilities, Direction, Distribution, Done, Entity, Entry, RouterLink as Report, Wish, connector_slot, readiness_slot,
 };
 use waystation_kit::artemis::{self, Artemis};
+use waystation_kit::process::eventually;
 use waystation_kit::router::{Router, RouterOptions};
 use waystation_kit::router_core::Flavour;
 
@@ -67,7 +68,10 @@ async fn every_kind_of_entry_is_made_read_back_and_taken_away() -> Result<()> {
         let trouble = matches!(&result, Ok(Done::Held { trouble: Some(words) }) if words.contains("is "));
         ensure!(result == HELD || trouble && &**slot == "ns.s/other", "{slot}: {result:?}");
     }
-    tokio::net::TcpStream::connect(("127.0.0.1", port)).await.context("the readiness listener")?;
+    eventually(Duration::from_secs(20), "the readiness listener", || async {
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.map(drop).context("nobody listens")
+    })
+    .await?;
     let contents = bench.reread().await?;
     for (slot, entry) in &entries {
         ensure!(contents.slots.get(slot) == Some(&entry.fingerprint()), "{slot}: {:?}", contents.slots.get(slot));
