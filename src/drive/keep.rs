@@ -14,9 +14,10 @@ use tokio::time::{sleep, timeout};
 use super::amqp::ConnectError;
 use super::amqp::management::AttachError;
 use crate::engine::jitter::{Jitter, doubling};
-use crate::engine::mailbox::Class;
+use crate::engine::mailbox::{Class, Item};
 use crate::engine::permit::Permit;
-use crate::messaging::broker;
+use crate::messaging::ids::{Key, Slot};
+use crate::messaging::job::{self, Job};
 
 /// Why there is no session. Texts carry no secrets.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -40,12 +41,27 @@ impl From<AttachError> for LinkError {
     }
 }
 
-impl From<broker::Class> for Class {
-    fn from(class: broker::Class) -> Self {
-        match class {
-            broker::Class::Change => Self::Change,
-            broker::Class::Repair => Self::Repair,
+impl<W: Clone> Item for Job<W> {
+    type Slot = Slot;
+    type Tenant = Key;
+
+    fn slot(&self) -> Slot {
+        Arc::clone(&self.slot)
+    }
+
+    fn tenant(&self) -> &Key {
+        &self.tenant
+    }
+
+    fn class(&self) -> Class {
+        match self.class {
+            job::Class::Change => Class::Change,
+            job::Class::Repair => Class::Repair,
         }
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ids::{Key, Slot};
+use super::ids::Slot;
+use super::job;
+pub use super::job::Class;
 
 /// How a broker address hands on its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -151,30 +153,10 @@ pub enum Wish {
     },
 }
 
-/// Which work goes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// Somebody changed something and waits.
-    Change,
-    /// Refilling, comparing, pruning.
-    Repair,
-}
-
-/// One piece of work for a broker's drive. The newest of a slot wins; every job that is not superseded is answered
-/// once, by its `generation`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Job {
-    /// What it is about.
-    pub slot: Slot,
-    /// Rises with every job of the model.
-    pub generation: u64,
-    /// Whose turn it takes: the AddressSpace.
-    pub tenant: Key,
-    /// Which work goes first.
-    pub class: Class,
-    /// What shall become of the slot.
-    pub wish: Wish,
-}
+/// Work for a broker's drive.
+pub type Job = job::Job<Wish>;
+/// The answer to a job: done, or the broker's own words.
+pub type Outcome = job::Outcome<Done>;
 
 /// A job that was carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,17 +172,6 @@ pub enum Done {
         /// How many, when asked.
         messages: u64,
     },
-}
-
-/// The answer to a job: done, or the broker's own words.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// The job's slot.
-    pub slot: Slot,
-    /// The job's generation.
-    pub generation: u64,
-    /// What became of it.
-    pub result: Result<Done, String>,
 }
 
 /// A queue as read from a broker.

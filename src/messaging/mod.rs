@@ -7,6 +7,7 @@ pub mod broker;
 pub mod entry;
 pub mod ids;
 pub mod input;
+pub mod job;
 pub mod maps;
 pub mod model;
 pub mod names;

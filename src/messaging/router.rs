@@ -7,8 +7,8 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::broker::Class;
 use super::ids::{Key, Slot};
+use super::job;
 
 /// How a router hands on the messages of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -244,21 +244,10 @@ pub enum Wish {
     Gone,
 }
 
-/// One piece of work for a router's drive. The newest of a slot wins; every job that is not superseded is answered
-/// once, by its `generation`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Job {
-    /// What it is about.
-    pub slot: Slot,
-    /// Rises with every job of the model.
-    pub generation: u64,
-    /// Whose turn it takes: the AddressSpace, or the RouterConfig.
-    pub tenant: Key,
-    /// Which work goes first.
-    pub class: Class,
-    /// What shall become of the slot.
-    pub wish: Wish,
-}
+/// Work for a router's drive.
+pub type Job = job::Job<Wish>;
+/// The answer to a job: done, or the router's own words.
+pub type Outcome = job::Outcome<Done>;
 
 /// A job that was carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -271,17 +260,6 @@ pub enum Done {
     },
     /// Nothing of the slot is left.
     Gone,
-}
-
-/// The answer to a job: done, or the router's own words.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// The job's slot.
-    pub slot: Slot,
-    /// The job's generation.
-    pub generation: u64,
-    /// What became of it.
-    pub result: Result<Done, String>,
 }
 
 /// What a router holds of ours, read on one connection.

@@ -71,12 +71,8 @@ pub(super) fn connector(
 ) -> Result<Connector, String> {
     let login = match credentials {
         Some(secret) => {
-            let text = |name: &str| {
-                let value = value(secret, name)?;
-                let text = std::str::from_utf8(value);
-                text.map(str::to_owned).map_err(|_| format!("Secret {}: {name} is not text", secret.key))
-            };
-            Login::Plain { username: text("username")?, password: Secret::new(text("password")?) }
+            let (username, password) = login(secret)?;
+            Login::Plain { username, password }
         }
         None if tls.is_some_and(shows_certificate) => Login::External,
         None => Login::Anonymous,
@@ -95,6 +91,15 @@ pub(super) fn connector(
         }
     };
     Ok(Connector { endpoint, login, tls, container_id: container_id.to_owned(), deadline })
+}
+
+/// `username` and `password` of a Secret; or what it lacks.
+pub(super) fn login(secret: &NamedSecret) -> Result<(String, Secret), String> {
+    let text = |name: &str| {
+        let text = std::str::from_utf8(value(secret, name)?);
+        text.map(str::to_owned).map_err(|_| format!("Secret {}: {name} is not text", secret.key))
+    };
+    Ok((text("username")?, Secret::new(text("password")?)))
 }
 
 fn shows_certificate(secret: &NamedSecret) -> bool {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::links::{NamedSecret, broken, connector};
+use super::links::{NamedSecret, broken, connector, login};
 use crate::cluster::secrets::SecretStore;
 use crate::drive::amqp::{Endpoint, Secret};
 use crate::drive::router::carry::Secrets;
@@ -54,9 +54,7 @@ pub struct BrokerCredentials(pub SecretStore);
 
 impl Secrets for BrokerCredentials {
     fn credentials(&self, secret: &Key) -> Option<(String, Secret)> {
-        let data = self.0.get(secret)?;
-        let text = |name: &str| data.get(name).and_then(|value| String::from_utf8(value.to_vec()).ok());
-        Some((text("username")?, Secret::new(text("password")?)))
+        login(&NamedSecret { key: secret.clone(), data: self.0.get(secret) }).ok()
     }
 }
 

@@ -21,32 +21,11 @@ use crate::drive::keep::{self, End, Failure, Keeper, Orphaned, Serve, keep_conne
 use crate::drive::meter::Meter;
 use crate::drive::pace::Pace;
 use crate::engine::jitter::Jitter;
-use crate::engine::mailbox::{Class, Item, Mailbox};
+use crate::engine::mailbox::{Class, Mailbox};
 use crate::engine::permit::Permit;
 use crate::messaging::broker::{Contents, Done, Job, Outcome};
-use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::ids::{Slot, TargetId};
 use crate::messaging::input::{Input, Link};
-
-impl Item for Job {
-    type Slot = Slot;
-    type Tenant = Key;
-
-    fn slot(&self) -> Slot {
-        Arc::clone(&self.slot)
-    }
-
-    fn tenant(&self) -> &Key {
-        &self.tenant
-    }
-
-    fn class(&self) -> Class {
-        self.class.into()
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-}
 
 /// What a drive can be told besides its jobs.
 pub type Command = keep::Command<dyn BrokerLink>;

@@ -247,8 +247,10 @@ pub fn differing(wanted: &Settings, in_force: &Map<String, Value>, base: &Map<St
 /// Whether an address has nothing of its own in force, as far as we ever set anything: `base` are the settings in force
 /// beside it.
 pub fn same_in_force(in_force: &Map<String, Value>, base: &Map<String, Value>) -> bool {
-    let value = |settings: &Map<String, Value>, key: &str| settings.get(key).cloned().unwrap_or(Value::Null);
-    KEYS.iter().chain(&AUTOMATIC).all(|key| same(&value(in_force, key), &value(base, key)))
+    let absent = Value::Null;
+    KEYS.iter()
+        .chain(&AUTOMATIC)
+        .all(|key| same(in_force.get(*key).unwrap_or(&absent), base.get(*key).unwrap_or(&absent)))
 }
 
 /// Whether two JSON values are one to the broker, for whom 2 and 2.0 are the same multiplier.

@@ -21,31 +21,10 @@ use crate::drive::keep::{self, End, Failure, Keeper, Limits, Orphaned, Serve, ke
 use crate::drive::meter::Meter;
 use crate::drive::pace::Pace;
 use crate::engine::jitter::Jitter;
-use crate::engine::mailbox::{Class, Item, Mailbox};
+use crate::engine::mailbox::{Class, Mailbox};
 use crate::engine::permit::Permit;
-use crate::messaging::ids::{Key, Slot};
+use crate::messaging::ids::Slot;
 use crate::messaging::router::{Done, Job, Outcome, RouterLink as Report};
-
-impl Item for Job {
-    type Slot = Slot;
-    type Tenant = Key;
-
-    fn slot(&self) -> Slot {
-        Arc::clone(&self.slot)
-    }
-
-    fn tenant(&self) -> &Key {
-        &self.tenant
-    }
-
-    fn class(&self) -> Class {
-        self.class.into()
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-}
 
 /// Requests under way at a router that answers quickly.
 pub const WINDOW: usize = 400;

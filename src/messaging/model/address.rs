@@ -291,8 +291,9 @@ impl Model {
                 let topic = self.winner(space_key, &names::canonical(address.obj.topic.as_ref()?))?;
                 // A topic that is refused now and was accepted before is where its status says.
                 let brokers = topic.holds.iter().map(|id| &id.name).chain(&topic.placed);
-                let mut brokers = brokers.chain(&topic.told.status.brokers).filter(|b| config.targets.contains_key(*b));
-                ids(&mut brokers.by_ref().take(1))
+                let mut on = ids(&mut brokers.chain(&topic.told.status.brokers))?;
+                on.truncate(1);
+                Some(on)
             }
         }
     }

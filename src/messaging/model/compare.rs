@@ -27,7 +27,7 @@ impl Model {
         let (sample, mark, filling) = (target.sample, target.line.read_mark, target.line.state == TargetState::Filling);
         target.fill.clear();
         target.line.compared = true;
-        let session = target.line.session_mark;
+        let session = target.session_mark;
         let mut slots: Vec<Slot> = target.slots.keys().cloned().collect();
         slots.sort_unstable();
         let (mut send, mut verify, mut lost) = (Vec::new(), Vec::new(), Vec::new());

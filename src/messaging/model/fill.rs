@@ -25,7 +25,7 @@ impl Model {
             RouterLink::Connected { abilities, serving } => {
                 let changed = router.abilities.replace(abilities) != Some(abilities);
                 let line = &mut router.line;
-                (line.reading, line.compared, line.read_mark, line.session_mark) = (true, false, acks, acks);
+                (line.reading, line.compared, line.read_mark) = (true, false, acks);
                 router.contents = None;
                 router.fill.clear();
                 router.gone.clear();
@@ -56,8 +56,7 @@ impl Model {
             RouterLink::Unreadable(words) | RouterLink::Down(words) => {
                 router.line.turn(TargetState::Unreachable, words, now);
                 let line = &mut router.line;
-                (line.reading, line.compared, line.session_mark) = (false, false, acks);
-                (line.resync_ms, line.known) = (None, true);
+                (line.reading, line.compared, line.resync_ms) = (false, false, None);
                 router.contents = None;
                 router.readiness = Routed::Needed;
                 self.forget_routes(&id.config);
@@ -237,13 +236,10 @@ impl Model {
         let mut leftover: Vec<Slot> =
             contents.slots.keys().filter(|slot| !known(slot) && !spared(slot)).cloned().collect();
         leftover.sort_unstable();
+        // What it is there does not matter: it goes.
+        let entry = self.plain[0].clone();
         let Some(routers) = self.routers_mut(&id.config) else { return };
         let Some(place) = routers.targets.get(&id.name).map(|r| r.place) else { return };
-        let entry = Arc::new(Entry::Address {
-            distribution: router::Distribution::Balanced,
-            waypoint: false,
-            links: [].into(),
-        });
         for slot in leftover {
             let mut at = vec![Routed::Gone; routers.width()];
             if let Some(at) = at.get_mut(place) {

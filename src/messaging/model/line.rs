@@ -28,8 +28,6 @@ pub(super) struct Line {
     pub read_once: bool,
     /// Compared since it was connected: what was acknowledged before is still there.
     pub compared: bool,
-    /// Acknowledgements after this mark came on the present connection.
-    pub session_mark: u64,
     /// Acknowledgements after this mark are newer than the read under way.
     pub read_mark: u64,
     pub reading: bool,
@@ -55,7 +53,6 @@ impl Line {
             known: false,
             read_once: false,
             compared: false,
-            session_mark: 0,
             read_mark: 0,
             reading: false,
             read_began_ms: 0,

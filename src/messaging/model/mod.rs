@@ -114,8 +114,8 @@ pub struct Model {
     stale_spaces: BTreeSet<Key>,
     stale_configs: BTreeSet<Key>,
     to_compare: BTreeSet<TargetId>,
-    /// RouterConfigs with Addresses that may be placed now.
-    to_place: BTreeSet<Key>,
+    /// Addresses that may be placed now, by RouterConfig and creation.
+    to_place: BTreeSet<(Key, i64, Key)>,
     timers: BTreeSet<(u64, Timer)>,
     seq: u64,
     generation: u64,
@@ -195,8 +195,8 @@ impl Model {
                 self.evaluate_space(&key);
             } else if let Some(key) = self.dirty_addresses.pop_first() {
                 self.evaluate_address(&key);
-            } else if let Some(key) = self.to_place.pop_first() {
-                self.place_addresses(&key);
+            } else if let Some((config, created, key)) = self.to_place.pop_first() {
+                self.place_address(&config, created, key);
             } else if let Some(target) = self.to_compare.pop_first() {
                 match target.plane {
                     Plane::Broker => self.compare(&target),

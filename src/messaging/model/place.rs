@@ -74,11 +74,8 @@ impl Model {
 
     /// A broker has become known: spaces that waited for it can be placed.
     pub(super) fn mark_unplaced(&mut self, id: &TargetId) {
-        let Some(config) = self.configs.get(&id.config) else { return };
-        if !config.unplaced.is_empty() {
-            self.to_place.insert(id.config.clone());
-        }
-        if config.targets.len() == 1 {
+        self.place_the_rest(&id.config);
+        if self.configs.get(&id.config).is_none_or(|config| config.targets.len() == 1) {
             return;
         }
         let unplaced = |key: &&Key| self.spaces.get(*key).is_some_and(|s| s.broker.is_none() && !s.obj.standard);

@@ -14,45 +14,40 @@ impl Model {
     /// Puts an Address that has no broker in line for one.
     pub(super) fn await_placement(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key).filter(|a| a.placed.is_empty() && placeable(a)) else { return };
-        let created = address.obj.meta.created_s;
         let Some(space) = self.spaces.get(&Self::space_key(address)).filter(|s| s.obj.standard) else { return };
-        let name = space.obj.config.clone();
-        let Some(config) = self.configs.get_mut(&name) else { return };
-        config.unplaced.insert((created, key.clone()));
-        self.to_place.insert(name);
+        self.to_place.insert((space.obj.config.clone(), address.obj.meta.created_s, key.clone()));
     }
 
-    /// Places what waits, the oldest first, as far as that can be decided: by its status, by what brokers hold, and,
-    /// once every broker has been asked or given up, on the broker with the fewest.
-    pub(super) fn place_addresses(&mut self, name: &Key) {
-        let Some(config) = self.configs.get_mut(name) else { return };
-        let waiting = std::mem::take(&mut config.unplaced);
-        let mut left = std::collections::BTreeSet::new();
-        for (created, key) in waiting {
-            let Some(address) = self.addresses.get(&key).filter(|a| a.placed.is_empty()) else { continue };
-            let Some(config) = self.configs.get(name) else { return };
-            let chosen = match self.told_brokers(address, config) {
-                told if told.is_empty() => self.found_brokers(address, config),
-                told => told,
-            };
-            let read = config.targets.values().all(|t| t.line.known);
-            if address.obj.meta.deleting && chosen.is_empty() && read {
+    /// A broker has become known, or can be reached again: whoever no broker could be chosen for is in line once more.
+    pub(super) fn place_the_rest(&mut self, config: &Key) {
+        let Some(state) = self.configs.get_mut(config) else { return };
+        let waiting = std::mem::take(&mut state.unplaced);
+        self.to_place.extend(waiting.into_iter().map(|(created, key)| (config.clone(), created, key)));
+    }
+
+    /// Places one Address (the oldest come first), as far as that can be decided: by its status, by what brokers hold,
+    /// and, once every broker has been asked or given up, on the broker with the fewest.
+    pub(super) fn place_address(&mut self, name: &Key, created: i64, key: Key) {
+        let Some(address) = self.addresses.get(&key).filter(|a| a.placed.is_empty() && !a.released) else { return };
+        let space = self.spaces.get(&Self::space_key(address)).filter(|space| space.obj.config == *name);
+        let (Some(_), Some(config)) = (space, self.configs.get(name)) else { return };
+        let mut chosen = self.told_brokers(address, config);
+        if chosen.is_empty() {
+            chosen = self.found_brokers(address, config);
+        }
+        if chosen.is_empty() && address.obj.meta.deleting {
+            if config.targets.values().all(|t| t.line.known) {
                 // There is nothing of it anywhere.
                 self.dirty_addresses.insert(key);
-                continue;
+                return;
             }
-            let chosen = match chosen.is_empty() && !address.obj.meta.deleting {
-                true => choose(config).into_iter().collect(),
-                false => chosen,
-            };
-            if chosen.is_empty() {
-                left.insert((created, key));
-            } else {
-                self.place_on(&key, name, chosen);
-            }
+        } else if chosen.is_empty() {
+            chosen.extend(choose(config));
         }
-        if let Some(config) = self.configs.get_mut(name) {
-            config.unplaced.append(&mut left);
+        if !chosen.is_empty() {
+            self.place_on(&key, name, chosen);
+        } else if let Some(config) = self.configs.get_mut(name) {
+            config.unplaced.insert((created, key));
         }
     }
 

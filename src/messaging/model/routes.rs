@@ -84,11 +84,7 @@ impl Model {
             routers.slots.insert(route.slot.clone(), state);
         }
         routers.leaving.remove(&route.slot);
-        if in_force {
-            self.send_route(route, Class::Repair);
-        } else {
-            self.send_route(route, Class::Change);
-        }
+        self.send_route(route, if in_force { Class::Repair } else { Class::Change });
     }
 
     /// Has the slot taken away from every router; whether there is none left that could be reached and has it.
@@ -298,7 +294,7 @@ impl Model {
             .values()
             .map(|t| (connector_slot(&t.broker.name), Arc::new(Entry::Connector(connector(&t.broker)))))
             .collect();
-        let stale = |slot: &&Slot| slot.starts_with("#connector/") && !wanted.iter().any(|(name, _)| name == *slot);
+        let stale = |slot: &&Slot| !wanted.iter().any(|(name, _)| name == *slot);
         let stale: Vec<Slot> = config.routers.connectors.iter().filter(stale).cloned().collect();
         for slot in stale {
             let route = Route { config: key.clone(), slot };

@@ -366,7 +366,7 @@ impl Target {
             None => true,
             Some(state) if state.want != Want::Hold => true,
             Some(state) => {
-                matches!(state.progress, Progress::Acked(at) if self.line.compared || at > self.line.session_mark)
+                matches!(state.progress, Progress::Acked(at) if self.line.compared || at > self.session_mark)
             }
         }
     }

@@ -195,6 +195,8 @@ impl SlotState {
 pub(super) struct Target {
     pub broker: Broker,
     pub line: Line,
+    /// Acknowledgements after this mark came on the present connection.
+    pub session_mark: u64,
     pub slots: Map<Slot, SlotState>,
     /// Slots that wait, by the slot that they wait for.
     pub gates: Map<Slot, BTreeSet<Slot>>,
@@ -219,6 +221,7 @@ impl Target {
         Self {
             broker,
             line: Line::new(now),
+            session_mark: 0,
             slots: Map::default(),
             gates: Map::default(),
             orphans: BTreeMap::new(),

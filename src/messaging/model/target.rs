@@ -32,7 +32,7 @@ impl Model {
                 target.line.turn(TargetState::Filling, "reading what the broker holds".into(), now);
                 target.line.reading = true;
                 target.contents = None;
-                (target.line.compared, target.line.session_mark) = (false, acks);
+                (target.line.compared, target.session_mark) = (false, acks);
                 self.hold_grounds(id);
             }
             Link::Reading => {
@@ -47,7 +47,7 @@ impl Model {
             }
             Link::Unreadable(words) | Link::Down(words) => {
                 (target.line.reading, target.contents, target.line.resync_ms) = (false, None, None);
-                (target.line.compared, target.line.session_mark) = (false, acks);
+                (target.line.compared, target.session_mark) = (false, acks);
                 target.line.turn(TargetState::Unreachable, words, now);
                 let first = !std::mem::replace(&mut target.line.known, true);
                 if first {

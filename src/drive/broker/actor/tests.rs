@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::engine::permit::{Granter, permit};
 use crate::messaging::broker::{Class, Entry, Queue, Routing, Settings, Wish};
+use crate::messaging::ids::Key;
 
 struct NoMeter;
 

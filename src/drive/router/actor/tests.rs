@@ -19,6 +19,7 @@ use crate::drive::router::link::{Operation, Request};
 use crate::drive::router::ops;
 use crate::engine::permit::{Granter, permit};
 use crate::messaging::broker::Class as Turn;
+use crate::messaging::ids::Key;
 use crate::messaging::router::{
     AutoLink, Connector, Contents, Direction, Distribution, Entry, Wish, connector_slot, readiness_slot,
 };

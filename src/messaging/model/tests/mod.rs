@@ -1,6 +1,7 @@
 //! Tests of the model: behaviour by behaviour, and a property that holds incremental equal to full.
 
 mod addresses;
+mod api_server;
 mod brokers;
 mod deletions;
 mod peer;
