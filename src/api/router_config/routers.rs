@@ -1,0 +1,112 @@
+//! Of a RouterConfig: where its routers are, and how they reach the brokers.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::login::{Credentials, Tls};
+use super::name_in_force;
+
+/// Where the routers are, and how they reach the brokers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("has(self.external)", "routers is empty: give routers.external.hosts")
+)]
+pub struct Routers {
+    /// Routers that someone else runs: qdrouterd 1.x for all types of addresses, or skupper-router for anycast and
+    /// multicast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalRouters>,
+    /// The listener that is made last on every router. As long as it is not there, the router is not filled and no
+    /// client should be sent to it: let the readiness probe of its Pod connect to it.
+    #[serde(default)]
+    pub readiness: Readiness,
+    /// Name of an sslProfile that exists on the routers: by it they connect to the brokers. Default: plain TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub broker_ssl_profile: Option<String>,
+    /// How the routers log in to the brokers (SASL PLAIN). Default: by the certificate of brokerSslProfile (SASL
+    /// EXTERNAL), else without a login (SASL ANONYMOUS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_credentials: Option<Credentials>,
+}
+
+/// Routers that someone else runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalRouters {
+    /// 1 to 64 routers. All of them hold the same.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(
+        merge_strategy = ListMerge::Map(vec!["host".into(), "port".into()]),
+        validation = (
+            "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",
+            "two routers have the same name: give each a name of its own, or none"
+        )
+    )]
+    pub hosts: Vec<RouterHost>,
+    /// Connects by TLS. Default: plain TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// Logs in with a password (SASL PLAIN). Without it: by the client certificate in the tls Secret (SASL
+    /// EXTERNAL), else without a login (SASL ANONYMOUS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+}
+
+/// A router.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouterHost {
+    /// What status and messages call the router, such as router-0: lower case letters, digits, '-' and '.'. Default:
+    /// host:port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub name: Option<String>,
+    /// Host name or IP address of a listener that lets the operator manage the router.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[0-9A-Za-z._:-]+$"))]
+    pub host: String,
+    /// Its AMQP port, such as 5672 (5671 by TLS).
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// Port of its readiness listener, where several routers share an address. Default: routers.readiness.port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub readiness_port: Option<u16>,
+}
+
+impl RouterHost {
+    /// What status and messages call the router: its name, or else `host:port`.
+    pub fn name_in_force(&self) -> String {
+        name_in_force(self.name.as_deref(), &self.host, self.port)
+    }
+}
+
+/// Where a filled router listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    /// What the listener binds, as the router sees it. Default: 127.0.0.1.
+    #[serde(default = "default_readiness_host")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[0-9A-Za-z._:-]+$"))]
+    pub host: String,
+    /// Its port. Default: 7779.
+    #[serde(default = "default_readiness_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+fn default_readiness_host() -> String {
+    "127.0.0.1".to_owned()
+}
+
+fn default_readiness_port() -> u16 {
+    7779
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self { host: default_readiness_host(), port: default_readiness_port() }
+    }
+}
