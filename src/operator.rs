@@ -20,10 +20,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use crate::cluster::endpoints::EndpointSlices;
 use crate::cluster::events;
 use crate::cluster::lease::LeaseKeeper;
 use crate::cluster::readiness::Readiness;
-use crate::cluster::secrets::{References, SecretStore, Secrets};
+use crate::cluster::references::References;
+use crate::cluster::secrets::{SecretStore, Secrets};
 use crate::cluster::sources::Sources;
 use crate::cluster::writer::Writer;
 use crate::cluster::{discovery, watch, writer};
@@ -165,7 +167,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     let (inputs, inbox) = mpsc::channel(INPUTS);
     let (starter, mut to_start) = mpsc::unbounded_channel::<Loop>();
     let (event_queue, event_writer) = events::queue(meters.clone());
-    let references = References::default();
+    let (secret_references, service_references) = (References::default(), References::default());
     let store = SecretStore::default();
     let outbox = Mailbox::default();
     let (stop_writer, release, released) = (Stop::default(), Stop::default(), Stop::default());
@@ -226,7 +228,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     );
     let secrets = Secrets {
         client: read_client.clone(),
-        references: references.clone(),
+        references: secret_references.clone(),
         store,
         inputs: inputs.clone(),
         options: options.watch.clone(),
@@ -234,6 +236,15 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
         meter: meters.clone(),
     };
     loops.spawn(endless("Secrets", secrets.run().map(|_| ())));
+    let services = EndpointSlices {
+        client: read_client.clone(),
+        references: service_references.clone(),
+        inputs: inputs.clone(),
+        options: options.watch.clone(),
+        jitter: jitter.fork(),
+        meter: meters.clone(),
+    };
+    loops.spawn(endless("EndpointSlices", services.run().map(|_| ())));
     let writer_stop = stop_writer.clone();
     let writer = Writer {
         client: write_client.clone(),
@@ -258,7 +269,8 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
         options,
         jitter: jitter.fork(),
         inputs,
-        references,
+        secrets: secret_references,
+        services: service_references,
         readiness: health.readiness.clone(),
         events: event_queue,
         meters,
@@ -333,7 +345,8 @@ struct Watching {
     options: Options,
     jitter: Jitter,
     inputs: mpsc::Sender<crate::messaging::input::Input>,
-    references: References,
+    secrets: References,
+    services: References,
     readiness: Readiness,
     events: events::EventQueue,
     meters: Arc<Meters>,
@@ -350,7 +363,8 @@ impl Watching {
             options: self.options.watch,
             jitter: self.jitter,
             inputs: self.inputs,
-            references: self.references,
+            secrets: self.secrets,
+            services: self.services,
             readiness: self.readiness,
             events: self.events,
             meter: self.meters,

@@ -66,6 +66,8 @@ async fn roles_allow_what_is_used_and_nothing_more() {
         (elsewhere, "/secrets", "get list watch"),
         (elsewhere, "/namespaces", "get list watch"),
         (elsewhere, "events.k8s.io/events", "create patch"),
+        (elsewhere, "discovery.k8s.io/endpointslices", "list watch"),
+        (elsewhere, "/services", ""),
         (elsewhere, "coordination.k8s.io/leases", ""),
         (here, "coordination.k8s.io/leases", lease),
         (elsewhere, "/configmaps", ""),

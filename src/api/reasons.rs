@@ -125,6 +125,12 @@ reasons! {
         BrokerUnreachable,
         /// Not ready: a Secret that the spec names is missing.
         SecretNotFound,
+        /// Not ready: the Service of the routers has no EndpointSlices, or none with endpoints.
+        NoEndpoints,
+        /// Not ready: the EndpointSlices of the routers' Service lack the port.
+        PortNotFound,
+        /// Not ready: the Service of the routers has more endpoints than are used.
+        TooManyEndpoints,
         /// Being deleted; the message says what the deletion waits for.
         Terminating,
     }

@@ -17,7 +17,7 @@ use super::DEFAULT_CONTROLLER;
 use super::settings::{FullPolicy, MessageTtl, Redelivery};
 pub use brokers::{BrokerHost, Brokers, ExternalBrokers};
 pub use login::{Credentials, Tls};
-pub use routers::{ExternalRouters, Readiness, RouterHost, Routers};
+pub use routers::{ExternalRouters, Readiness, RouterHost, RouterService, Routers};
 pub use status::{RouterConfigStatus, TargetState, TargetStatus};
 
 /// What is asked for.
@@ -145,8 +145,8 @@ pub enum NamespacesFrom {
     ),
     validation = (
         "has(self.brokers) || has(self.routers)",
-        "messaging needs brokers, routers or both: give messaging.brokers.external.hosts or \
-         messaging.routers.external.hosts"
+        "messaging needs brokers, routers or both: give messaging.brokers.external or \
+         messaging.routers.external"
     )
 )]
 pub struct Messaging {

@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::status_body;
 use crate::api;
 use crate::api::DurationText;
 use crate::messaging::broker::FullPolicy;
+use crate::messaging::endpoints::{PortRef, ServiceRef};
 use crate::messaging::ids::Key;
 use crate::messaging::input::{
     Address, AddressSpace, AddressType, Allowed, Broker, Defaults, LabelTest, Meta, Readiness, Redelivery, Requirement,
@@ -128,6 +130,10 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
         tls_secret: external.and_then(|e| e.tls.as_ref()).map(|tls| secret(&tls.secret_name)),
         credentials_secret: external.and_then(|e| e.credentials.as_ref()).map(|login| secret(&login.secret_name)),
         routers: routers.map_or(&[][..], |external| &external.hosts).iter().map(router).collect(),
+        router_service: routers
+            .and_then(|external| external.service_ref.as_ref())
+            .map(|r| service(r, &meta))
+            .transpose()?,
         router_tls_secret: routers.and_then(|e| e.tls.as_ref()).map(|tls| secret(&tls.secret_name)),
         router_credentials_secret: routers.and_then(|e| e.credentials.as_ref()).map(|login| secret(&login.secret_name)),
         broker_ssl_profile: way.and_then(|way| way.broker_ssl_profile.as_deref()).map(Arc::from),
@@ -153,6 +159,18 @@ fn router(host: &api::router_config::RouterHost) -> Router {
         port: host.port,
         readiness_port: host.readiness_port,
     }
+}
+
+fn service(reference: &api::router_config::RouterService, meta: &Meta) -> Result<ServiceRef> {
+    const PORT: &str = "spec.messaging.routers.external.serviceRef.port";
+    let service = Key::new(Arc::clone(&meta.key.namespace), reference.name.as_str());
+    let port = match &reference.port {
+        IntOrString::String(name) => PortRef::Name(name.as_str().into()),
+        IntOrString::Int(number) => {
+            PortRef::Number(u16::try_from(*number).map_err(|_| ConvertError::Unknown { field: PORT })?)
+        }
+    };
+    Ok(ServiceRef { service, port })
 }
 
 fn allowed(allowed: &api::router_config::AllowedNamespaces) -> Allowed {

@@ -5,11 +5,13 @@
 
 pub mod convert;
 pub mod discovery;
+pub mod endpoints;
 pub mod events;
 pub mod lease;
 pub mod meter;
 pub mod patch;
 pub mod readiness;
+pub mod references;
 pub mod secrets;
 pub mod sources;
 pub mod status_body;

@@ -16,11 +16,12 @@ use kube::api::Api;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Error, Resource};
 use serde::Deserialize;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::meter::Meter;
+use super::references::References;
 use super::sources::Closed;
 use super::watch::{Options, Seen, Watch};
 use crate::engine::jitter::Jitter;
@@ -57,41 +58,6 @@ impl fmt::Debug for SecretData {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Which Secrets are referenced by which RouterConfig. Clones are the same one.
-#[derive(Clone, Debug, Default)]
-pub struct References(Arc<Referenced>);
-
-#[derive(Debug, Default)]
-struct Referenced {
-    by_config: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
-    /// No longer named by a RouterConfig that named them, at least for a moment: whoever heard of them may have
-    /// forgotten them since.
-    dropped: Mutex<BTreeSet<Key>>,
-    moved: Notify,
-}
-
-impl References {
-    /// A RouterConfig names these Secrets now, and no others.
-    pub fn set(&self, config: &Key, secrets: impl IntoIterator<Item = Key>) {
-        let secrets: BTreeSet<Key> = secrets.into_iter().collect();
-        let changed = {
-            let mut all = lock(&self.0.by_config);
-            let before =
-                if secrets.is_empty() { all.remove(config) } else { all.insert(config.clone(), secrets.clone()) };
-            let before = before.unwrap_or_default();
-            lock(&self.0.dropped).extend(before.difference(&secrets).cloned());
-            before != secrets
-        };
-        if changed {
-            self.0.moved.notify_one();
-        }
-    }
-
-    fn all(&self) -> BTreeSet<Key> {
-        lock(&self.0.by_config).values().flatten().cloned().collect()
-    }
 }
 
 /// The last known contents of referenced Secrets. Clones are the same one.
@@ -197,7 +163,7 @@ impl Secrets {
                 async { if failed { sleep(self.jitter.spread(RETRY)).await } else { std::future::pending().await } };
             tokio::select! {
                 biased;
-                () = self.references.0.moved.notified() => {}
+                () = self.references.moved() => {}
                 moved = moved.recv() => {
                     let Some((key, version)) = moved else { return Err(Closed) };
                     if known.get(&key).is_some_and(|known| version.is_none() || known.version != version) {
@@ -212,7 +178,7 @@ impl Secrets {
 
     fn follow_references(&self, known: &mut BTreeMap<Key, Known>, to_read: &mut BTreeSet<Key>) {
         let referenced = self.references.all();
-        for key in std::mem::take(&mut *lock(&self.references.0.dropped)) {
+        for key in self.references.take_dropped() {
             known.remove(&key);
         }
         let mut store = lock(&self.store.0);

@@ -19,7 +19,7 @@ use super::convert::{self, ConvertError};
 use super::events::EventQueue;
 use super::meter::Meter;
 use super::readiness::Readiness;
-use super::secrets::References;
+use super::references::References;
 use super::watch::{Options, Seen, Watch};
 use crate::api;
 use crate::engine::jitter::Jitter;
@@ -48,7 +48,9 @@ pub struct Sources {
     /// Where inputs go.
     pub inputs: mpsc::Sender<Input>,
     /// Which Secrets are to be read.
-    pub references: References,
+    pub secrets: References,
+    /// Which Services are to be followed.
+    pub services: References,
     /// Told when a first list is complete.
     pub readiness: Readiness,
     /// Events about what does not decode.
@@ -73,19 +75,23 @@ impl Sources {
     /// When nobody takes inputs any more.
     pub async fn router_configs(self) -> Result<(), Closed> {
         let (ours, uid) = (Arc::clone(&self.controller_name), Arc::clone(&self.cluster_uid));
-        let references = self.references.clone();
+        let (secrets, services) = (self.secrets.clone(), self.services.clone());
+        let forget = |key: &Key| {
+            secrets.set(key, []);
+            services.set(key, []);
+        };
         let convert = |object: &api::RouterConfig, listed| {
             let key = convert::key(&object.metadata);
             if *object.spec.controller_name != *ours {
-                references.set(&key, []);
+                forget(&key);
                 return Ok(Input::ForeignConfig(key));
             }
             let config = convert::router_config(object, &uid, listed)?;
-            references.set(&key, config.secrets().cloned());
+            secrets.set(&key, config.secrets().cloned());
+            services.set(&key, config.router_service.iter().map(|reference| reference.service.clone()));
             Ok(Input::RouterConfig(Box::new(config)))
         };
-        let references = self.references.clone();
-        self.follow(Kind::RouterConfig, Source::RouterConfigs, convert, |key| references.set(key, [])).await
+        self.follow(Kind::RouterConfig, Source::RouterConfigs, convert, forget).await
     }
 
     /// Watches AddressSpaces.

@@ -100,7 +100,8 @@ enum State<K> {
 pub struct Watch<K> {
     api: Api<K>,
     name: &'static str,
-    selector: Option<String>,
+    fields: Option<String>,
+    labels: Option<String>,
     options: Options,
     jitter: Jitter,
     meter: Arc<dyn Meter>,
@@ -124,7 +125,8 @@ where
         Self {
             api,
             name,
-            selector: None,
+            fields: None,
+            labels: None,
             options,
             jitter,
             meter,
@@ -140,8 +142,19 @@ where
     /// Only what the field selector takes.
     #[must_use]
     pub fn fields(mut self, selector: String) -> Self {
-        self.selector = Some(selector);
+        self.fields = Some(selector);
         self
+    }
+
+    /// Only what the label selector takes.
+    #[must_use]
+    pub fn labels(mut self, selector: String) -> Self {
+        self.labels = Some(selector);
+        self
+    }
+
+    fn list_params(&self) -> ListParams {
+        ListParams { field_selector: self.fields.clone(), label_selector: self.labels.clone(), ..ListParams::default() }
     }
 
     /// The next thing seen. Failures are counted, waited after and not told. Not to be dropped half way: a page under
@@ -185,12 +198,7 @@ where
             self.listing.clear();
             self.meter.relist(self.name);
         }
-        let params = ListParams {
-            field_selector: self.selector.clone(),
-            limit: Some(self.options.page),
-            continue_token: next,
-            ..ListParams::default()
-        };
+        let params = ListParams { limit: Some(self.options.page), continue_token: next, ..self.list_params() };
         match timeout(self.options.deadline, self.api.list(&params)).await {
             Ok(Ok(list)) => {
                 self.failures = 0;
@@ -206,7 +214,7 @@ where
 
     /// Asks where the server stands, and lists everything when that is behind `version`.
     async fn look(&mut self, version: String) {
-        let params = ListParams { field_selector: self.selector.clone(), limit: Some(1), ..ListParams::default() };
+        let params = ListParams { limit: Some(1), ..self.list_params() };
         let stands = match timeout(self.options.deadline, self.api.list(&params)).await {
             Ok(Ok(list)) => list.metadata.resource_version.unwrap_or_default(),
             Ok(Err(error)) => {
@@ -234,11 +242,11 @@ where
             self.meter.relist(self.name);
         }
         let params = WatchParams {
-            field_selector: self.selector.clone(),
+            field_selector: self.fields.clone(),
+            label_selector: self.labels.clone(),
             timeout: Some(u32::try_from(self.options.watch.as_secs()).unwrap_or(290)),
             bookmarks: true,
             send_initial_events: initial,
-            ..WatchParams::default()
         };
         match timeout(self.options.deadline, self.api.watch(&params, &version)).await {
             Ok(Ok(events)) => {

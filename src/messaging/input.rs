@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::broker::{Contents, FullPolicy, Outcome};
+use super::endpoints::{Endpoints, ServiceRef};
 use super::ids::{Key, Kind, Slot, TargetId};
 use super::router::RouterLink;
 use super::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
@@ -49,8 +50,10 @@ pub struct RouterConfig {
     pub tls_secret: Option<Key>,
     /// The Secret with `username`, `password` for all brokers.
     pub credentials_secret: Option<Key>,
-    /// Routers in the order of the spec; none: brokered spaces only.
+    /// Routers in the order of the spec; none, and no Service: brokered spaces only.
     pub routers: Vec<Router>,
+    /// The Service whose endpoints are the routers.
+    pub router_service: Option<ServiceRef>,
     /// The Secret with `tls.crt`, `tls.key`, `ca.crt` for all routers.
     pub router_tls_secret: Option<Key>,
     /// The Secret with `username`, `password` for all routers.
@@ -105,6 +108,11 @@ pub enum LabelTest {
 }
 
 impl RouterConfig {
+    /// Whether it has routers, be they known or not.
+    pub fn has_routers(&self) -> bool {
+        !self.routers.is_empty() || self.router_service.is_some()
+    }
+
     /// Every Secret that it names.
     pub fn secrets(&self) -> impl Iterator<Item = &Key> {
         let brokers = self.tls_secret.iter().chain(&self.credentials_secret);
@@ -311,6 +319,8 @@ pub enum Input {
     NamespaceGoing(Arc<str>),
     /// A referenced Secret: a number that changes with its contents, or `None` when it is missing.
     Secret(Key, Option<u64>),
+    /// What the EndpointSlices of a referenced Service say, each time that changes.
+    Endpoints(Key, Endpoints),
     /// The first complete list of a source has been applied.
     Synced(Source),
     /// Whether this process may drive and write.

@@ -4,6 +4,7 @@
 //! `Model::settle` costs what is dirty.
 
 pub mod broker;
+pub mod endpoints;
 pub mod entry;
 pub mod ids;
 pub mod input;

@@ -57,6 +57,13 @@ pub const TENANCY_SINGLE: &str = "TenancySingle";
 /// A Secret that is needed to connect is missing.
 pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
 
+/// The Service of the routers has no EndpointSlices, or none with endpoints.
+pub const NO_ENDPOINTS: &str = "NoEndpoints";
+/// The EndpointSlices of the routers' Service lack the port.
+pub const PORT_NOT_FOUND: &str = "PortNotFound";
+/// The Service of the routers has more endpoints than are used.
+pub const TOO_MANY_ENDPOINTS: &str = "TooManyEndpoints";
+
 /// Every reason, for reading a status back.
 pub const ALL: &[&str] = &[
     ACCEPTED,
@@ -86,6 +93,9 @@ pub const ALL: &[&str] = &[
     NAMESPACE_NOT_ALLOWED,
     TENANCY_SINGLE,
     SECRET_NOT_FOUND,
+    NO_ENDPOINTS,
+    PORT_NOT_FOUND,
+    TOO_MANY_ENDPOINTS,
 ];
 
 /// The reason as read from a status; an unknown one (of another version) becomes empty and so differs from all.

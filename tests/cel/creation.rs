@@ -265,6 +265,8 @@ fn router_configs() -> Vec<Case> {
     let defaults =
         json!({"messaging": {"defaults": {"maxSizeBytes": 1, "fullPolicy": "Drop", "deadLetterAddress": "d"}}});
     let long: Vec<Value> = (0..65).map(|n| json!({"host": format!("b{n}"), "port": 5672})).collect();
+    let service = |name: &str, port: Value| json!({"messaging": {"routers": {"external": {"serviceRef": {"name": name, "port": port}}}}});
+    let ways = "routers.external names routers in one of two ways: give either hosts or serviceRef";
     vec![
         case(
             R,
@@ -276,20 +278,38 @@ fn router_configs() -> Vec<Case> {
             R,
             json!({}),
             json!({"messaging": {"brokers": null}}),
-            "messaging needs brokers, routers or both: give messaging.brokers.external.hosts or \
-             messaging.routers.external.hosts",
+            "messaging needs brokers, routers or both: give messaging.brokers.external or messaging.routers.external",
         ),
         case(
             R,
             routers(json!([{"host": "r", "port": 1, "readinessPort": 1}])),
             json!({"messaging": {"routers": {"external": null}}}),
-            "routers is empty: give routers.external.hosts",
+            "routers is empty: give routers.external.hosts or routers.external.serviceRef",
         ),
         case(
             R,
             routers(json!([{"host": "r", "port": 1, "name": "x"}, {"host": "r", "port": 2}])),
             routers(json!([{"host": "r", "port": 1, "name": "x"}, {"host": "r", "port": 2, "name": "x"}])),
             "two routers have the same name: give each a name of its own, or none",
+        ),
+        case(R, service("routers", json!("amqp")), json!({"messaging": {"routers": {"external": {}}}}), ways),
+        case(
+            R,
+            service("r", json!(65535)),
+            json!({"messaging": {"routers": {"external": {
+                "serviceRef": {"name": "r", "port": 1}, "hosts": [{"host": "r", "port": 1}],
+            }}}}),
+            ways,
+        ),
+        case(R, service("r-1", json!("a")), service("R", json!("a")), "should match"),
+        case(R, service("r", json!(1)), service("r", json!(0)), "greater than or equal to 1"),
+        case(R, service("r", json!(5672)), service("r", json!(65536)), "less than or equal to 65535"),
+        case(R, service("r", json!("a")), service("r", json!("")), "at least 1 chars long"),
+        case(
+            R,
+            json!({}),
+            json!({"messaging": {"routers": {"external": {"serviceRef": {"name": "r"}}}}}),
+            "port: Required value",
         ),
         case(
             R,

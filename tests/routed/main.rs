@@ -9,4 +9,5 @@ mod support;
 
 mod plane;
 mod restarts;
+mod services;
 mod types;

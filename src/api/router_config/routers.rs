@@ -1,5 +1,6 @@
 //! Of a RouterConfig: where its routers are, and how they reach the brokers.
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use super::name_in_force;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = ("has(self.external)", "routers is empty: give routers.external.hosts")
+    validation = ("has(self.external)", "routers is empty: give routers.external.hosts or routers.external.serviceRef")
 )]
 pub struct Routers {
     /// Routers that someone else runs: qdrouterd 1.x for all types of addresses, or skupper-router for anycast and
@@ -35,8 +36,15 @@ pub struct Routers {
 /// Routers that someone else runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = (
+        "has(self.hosts) != has(self.serviceRef)",
+        "routers.external names routers in one of two ways: give either hosts or serviceRef"
+    )
+)]
 pub struct ExternalRouters {
     /// 1 to 64 routers. All of them hold the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(
         merge_strategy = ListMerge::Map(vec!["host".into(), "port".into()]),
@@ -46,6 +54,9 @@ pub struct ExternalRouters {
         )
     )]
     pub hosts: Vec<RouterHost>,
+    /// The Service whose endpoints are the routers, instead of hosts: they are followed as they come and go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_ref: Option<RouterService>,
     /// Connects by TLS. Default: plain TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -81,6 +92,21 @@ impl RouterHost {
     pub fn name_in_force(&self) -> String {
         name_in_force(self.name.as_deref(), &self.host, self.port)
     }
+}
+
+/// A Service whose endpoints are routers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouterService {
+    /// A Service in the namespace of the RouterConfig. Its EndpointSlices are followed, whoever makes them; an endpoint
+    /// that is not ready is configured too, since it becomes ready by that. A router is called by the name of its Pod,
+    /// or by address:port where it is none. At most 64 are used.
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// The port of a listener that lets the operator manage the router: its name in the Service, such as amqp, or its
+    /// number in the Pods, such as 5672.
+    #[schemars(extend("minimum" = 1, "maximum" = 65535, "minLength" = 1, "maxLength" = 63))]
+    pub port: IntOrString,
 }
 
 /// Where a filled router listens.

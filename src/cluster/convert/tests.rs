@@ -90,6 +90,20 @@ fn a_router_config_names_its_brokers_secrets_and_namespaces() {
 }
 
 #[test]
+fn a_router_config_names_the_service_of_its_routers() {
+    let config = |port: Value| {
+        let service = json!({ "name": "routers", "port": port });
+        config_of(json!({ "messaging": { "routers": { "external": { "serviceRef": service } } } }))
+    };
+    let reference = |port| Some(ServiceRef { service: Key::new("infra", "routers"), port });
+    let named = config(json!("amqp")).unwrap();
+    assert_eq!(named.router_service, reference(PortRef::Name("amqp".into())));
+    assert!(named.routers.is_empty() && named.has_routers());
+    assert_eq!(config(json!(5672)).unwrap().router_service, reference(PortRef::Number(5672)));
+    assert!(matches!(config(json!(70_000)), Err(ConvertError::Unknown { .. })));
+}
+
+#[test]
 fn the_default_owner_is_the_same_for_ever_and_differs_by_cluster_and_name() {
     let owner = |uid: &str, name: &str| default_owner(uid, &Key::new("infra", name)).to_string();
     // Written on brokers: if this changes, everything made before is lost sight of.

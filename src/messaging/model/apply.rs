@@ -69,6 +69,7 @@ impl Model {
                     self.dirty_configs.extend(configs.iter().cloned());
                 }
             }
+            Input::Endpoints(service, endpoints) => self.apply_endpoints(service, endpoints),
             Input::Synced(source) => {
                 self.synced.insert(source);
             }
@@ -147,12 +148,16 @@ impl Model {
         if self.configs.get(&key).is_some_and(|old| old.obj.meta.uid != object.meta.uid) {
             // Its Secrets are followed by its name: nobody tells of them again.
             let known: Vec<_> = object.secrets().filter_map(|s| Some((s.clone(), *self.secrets.get(s)?))).collect();
+            let service = object.router_service.as_ref().map(|r| &r.service);
+            let service = service.and_then(|service| Some((service.clone(), self.endpoints.get(service)?.clone())));
             self.vanish_config(&key);
             self.secrets.extend(known);
+            self.endpoints.extend(service);
         }
         for secret in object.secrets() {
             self.configs_of_secret.entry(secret.clone()).or_default().insert(key.clone());
         }
+        self.name_service(&key, object.router_service.as_ref());
         let Some(config) = self.configs.get_mut(&key) else {
             let told = Told::new(object.status.clone(), object.meta.finalizer);
             let (pruned, resynced) = (object.status.orphans_pruned.clone(), object.status.resynced.clone());
@@ -161,6 +166,8 @@ impl Model {
                 since_ms: self.now.mono_ms,
                 targets: Default::default(),
                 routers: Default::default(),
+                found: Default::default(),
+                found_due: false,
                 unplaced: Default::default(),
                 pruned,
                 resynced,
@@ -186,6 +193,8 @@ impl Model {
             config.since_ms = self.now.mono_ms;
         }
         let defaults = old.defaults != new.defaults;
+        let service = |config: &RouterConfig| config.router_service.as_ref().map(|r| r.service.clone());
+        let other_service = service(&old) != service(new);
         let gone: Vec<Key> = old.secrets().filter(|s| !new.secrets().any(|n| n == *s)).cloned().collect();
         for secret in gone {
             if let Some(configs) = self.configs_of_secret.get_mut(&secret) {
@@ -194,6 +203,9 @@ impl Model {
                     self.configs_of_secret.remove(&secret);
                 }
             }
+        }
+        if other_service {
+            self.unname_service(&key, old.router_service.as_ref());
         }
         self.dirty_configs.insert(key.clone());
         self.stale_configs.insert(key.clone());
@@ -214,6 +226,7 @@ impl Model {
         if let Some(at) = config.timer_ms {
             self.timers.remove(&(at, Timer::Config(key.clone())));
         }
+        self.unname_service(key, config.obj.router_service.as_ref());
         for secret in config.obj.secrets() {
             if let Some(configs) = self.configs_of_secret.get_mut(secret) {
                 configs.remove(key);

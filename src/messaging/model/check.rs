@@ -48,6 +48,14 @@ impl Model {
         if indexed != claims || all != claims {
             return Err(format!("{indexed} claims and {all} members for {claims} addresses"));
         }
+        let named = self.configs.iter().filter_map(|(key, c)| Some((key, &c.obj.router_service.as_ref()?.service)));
+        let missing = |(key, service): &(&Key, &Key)| {
+            !self.configs_of_service.get(*service).is_some_and(|configs| configs.contains(*key))
+        };
+        let indexed: usize = self.configs_of_service.values().map(BTreeSet::len).sum();
+        if indexed != named.clone().count() || named.clone().any(|pair| missing(&pair)) {
+            return Err("RouterConfigs are not indexed by the Services that they name".to_owned());
+        }
         for (config, spaces) in &self.spaces_of_config {
             for space in spaces {
                 if self.spaces.get(space).is_none_or(|s| s.obj.config != *config) {

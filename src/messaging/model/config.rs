@@ -56,7 +56,8 @@ impl Model {
         let locked_out = self.locked_out(config);
         let none = locked_out.is_some() || self.config_done(config);
         let brokers = if none { Vec::new() } else { config.obj.brokers.clone() };
-        let routers = if none { Vec::new() } else { config.obj.routers.clone() };
+        let routers = if none { Some(Vec::new()) } else { self.find_routers(key) };
+        let Some(config) = self.configs.get(key) else { return };
         let gone: Vec<Arc<str>> =
             config.targets.keys().filter(|name| !brokers.iter().any(|b| b.name == **name)).cloned().collect();
         for name in gone {
@@ -93,7 +94,10 @@ impl Model {
         if placement {
             self.mark_spaces_of(key);
         }
-        self.sync_routers(key, routers);
+        match routers {
+            Some(routers) => self.sync_routers(key, routers),
+            None => self.hold_connectors(key),
+        }
     }
 
     /// Brings the routers into line with the spec: one that moved is another one, since none keeps anything.

@@ -16,6 +16,7 @@ mod place;
 mod placing;
 mod routers;
 mod routes;
+mod services;
 mod show;
 mod slots;
 mod space;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 
 use crate::messaging::maps::Map;
 
+use super::endpoints::Endpoints;
 use super::ids::{Key, Kind, Now, Plane, Slot, TargetId};
 use super::input::Source;
 use super::output::{Event, Settled};
@@ -100,6 +102,9 @@ pub struct Model {
     spaces_of_config: Map<Key, BTreeSet<Key>>,
     spaces_of_namespace: Map<Arc<str>, BTreeSet<Key>>,
     configs_of_secret: Map<Key, BTreeSet<Key>>,
+    configs_of_service: Map<Key, BTreeSet<Key>>,
+    /// What the EndpointSlices of Services say that RouterConfigs name.
+    endpoints: Map<Key, Endpoints>,
     labels: Map<Arc<str>, Arc<BTreeMap<String, String>>>,
     /// Namespaces that are being deleted.
     going: BTreeSet<Arc<str>>,
@@ -142,6 +147,8 @@ impl Model {
             spaces_of_config: Map::default(),
             spaces_of_namespace: Map::default(),
             configs_of_secret: Map::default(),
+            configs_of_service: Map::default(),
+            endpoints: Map::default(),
             labels: Map::default(),
             going: BTreeSet::new(),
             secrets: Map::default(),

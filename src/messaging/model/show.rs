@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::line::Line;
+use super::services::Said;
 use super::state::{ConfigState, Progress, SlotState, SpaceState};
 use super::{Model, Timer};
 use crate::messaging::ids::{Key, Kind, Plane, TargetId};
@@ -163,6 +164,19 @@ impl Model {
             let cut = cut.map(|(broker, why)| format!("it has no connection to broker {broker}: {why}"));
             let id = TargetId::router(meta.key.clone(), name.clone());
             read(id, &router.line, lost.clone().or(cut), &mut routers);
+        }
+        match self.said_of_routers(config) {
+            Said::Fine => {}
+            Said::Unknown => {
+                known = false;
+                let lost = told.routers.iter().filter(|row| !config.routers.targets.contains_key(&row.name));
+                routers.extend(lost.cloned());
+                routers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            }
+            Said::Trouble((word, message)) => {
+                serving = false;
+                trouble.get_or_insert((word, message.to_string()));
+            }
         }
         (wanted.brokers, wanted.routers) = (brokers, routers);
         let now = self.now.unix_s;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::services::Said;
 use super::state::{Refusal, SpaceState};
 use super::{Model, Timer};
 use crate::messaging::broker::ground;
@@ -89,7 +90,7 @@ impl Model {
                 ),
             );
         }
-        if space.obj.standard && config.obj.routers.is_empty() {
+        if space.obj.standard && !config.obj.has_routers() {
             return refuse(
                 reason::NO_ROUTERS,
                 format!(
@@ -323,6 +324,12 @@ impl Model {
             down.map(|(name, count)| format!("broker {name} does not answer; {count} Addresses are on it")).collect();
         if routers.values().any(|r| r.line.shown == Some(TargetState::Serving)) {
             return Some((true, reason::SERVING, down.join("; ")));
+        }
+        if routers.is_empty() {
+            return match self.said_of_routers(config) {
+                Said::Trouble((_, words)) => Some((false, reason::NO_ROUTER_SERVING, words.to_string())),
+                Said::Fine | Said::Unknown => None,
+            };
         }
         let shown: Option<Vec<(&Arc<str>, TargetState)>> =
             routers.iter().map(|(name, r)| Some((name, r.line.shown?))).collect();

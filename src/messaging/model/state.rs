@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::line::Line;
 use super::routers::Routers;
+use super::services::Found;
 use super::told::Told;
 use crate::messaging::broker::{Contents, Entry, ground_entry};
 use crate::messaging::entry::Effective;
@@ -108,6 +109,9 @@ pub(super) struct ConfigState {
     pub since_ms: u64,
     pub targets: BTreeMap<Arc<str>, Target>,
     pub routers: Routers,
+    /// How far its routers are known, and whether that may be said.
+    pub found: Found,
+    pub found_due: bool,
     /// Addresses of standard spaces that no broker has been chosen for, by creation.
     pub unplaced: BTreeSet<(i64, Key)>,
     pub pruned: Option<Arc<str>>,

@@ -4,6 +4,7 @@
 //! panics, is interrupted, or is killed with SIGKILL. Dropping does it at once; for the rest there is a watchdog process
 //! which notices the owner's end (see `watchdog.sh`).
 
+mod network;
 mod port;
 mod watchdog;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::time::Instant;
 
+pub use network::inside_own_network;
 pub use port::Port;
 
 /// How often [`eventually`] asks again.

@@ -9,6 +9,7 @@ mod real;
 mod standin;
 
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ pub struct FileEntity {
 pub struct RouterOptions {
     /// The router's id; `R1` by default. Routers of one test need different ones.
     pub id: String,
+    /// Where it listens; 127.0.0.1 by default. A stand-in with another address has a loopback of its own, as a Pod has:
+    /// what it is told to make there is on this address.
+    pub address: IpAddr,
     /// Which router the stand-in stands in for.
     pub flavour: Flavour,
     /// Who may connect; anybody by default.
@@ -53,6 +57,7 @@ impl Default for RouterOptions {
     fn default() -> Self {
         Self {
             id: "R1".to_owned(),
+            address: Ipv4Addr::LOCALHOST.into(),
             flavour: Flavour::default(),
             login: Login::Anonymous,
             mutual_tls: false,
@@ -93,7 +98,7 @@ impl Router {
         }
     }
 
-    /// The stand-in, on a port of loopback or, for 0, a free one.
+    /// The stand-in, on this port of its address or, for 0, a free one.
     ///
     /// # Errors
     /// When the port is taken.
@@ -110,7 +115,7 @@ impl Router {
         Ok(Self { kind: Kind::StandIn(Box::new(standin)), options, material })
     }
 
-    /// The real one of this binary, with one listener of its own on a free port of loopback.
+    /// The real one of this binary, with one listener of its own on a free port.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -130,13 +135,19 @@ impl Router {
         matches!(self.kind, Kind::Real(_))
     }
 
-    /// The port on 127.0.0.1 for clients and management.
+    /// The port on its address for clients and management.
     #[must_use]
     pub fn port(&self) -> u16 {
         match &self.kind {
             Kind::StandIn(standin) => standin.port(),
             Kind::Real(real) => real.port(),
         }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.options.address
     }
 
     /// Who may connect.
@@ -156,7 +167,7 @@ impl Router {
     /// # Errors
     /// When it is not let in.
     pub async fn client(&self) -> Result<Client> {
-        Client::connect("127.0.0.1", self.port(), &self.options.login).await
+        Client::connect(&self.options.address.to_string(), self.port(), &self.options.login).await
     }
 
     /// Ends it.
@@ -179,9 +190,9 @@ impl Router {
         match &mut self.kind {
             Kind::StandIn(standin) => {
                 standin.start_again();
-                let port = standin.port();
+                let at = (self.options.address, standin.port());
                 crate::process::eventually(Duration::from_secs(10), "the router listens", || async move {
-                    Ok(tokio::net::TcpStream::connect(("127.0.0.1", port)).await?)
+                    Ok(tokio::net::TcpStream::connect(at).await?)
                 })
                 .await
                 .map(drop)

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -22,6 +23,7 @@ const START: Duration = Duration::from_secs(30);
 pub(super) struct Real {
     binary: PathBuf,
     process: Option<Process>,
+    address: IpAddr,
     port: Port,
     folder: WorkFolder,
 }
@@ -35,7 +37,7 @@ impl Real {
         let folder = WorkFolder::new("router")?;
         let port = Port::claim()?;
         write(folder.path(), options, port.number(), tls)?;
-        let mut router = Self { binary: binary.into(), process: None, port, folder };
+        let mut router = Self { binary: binary.into(), process: None, address: options.address, port, folder };
         router.start_again().await?;
         Ok(router)
     }
@@ -53,14 +55,9 @@ impl Real {
         let arguments = ["-c".into(), self.folder.join("router.conf").into_os_string()];
         let process = Process::spawn("qdrouterd", &self.binary, &arguments, &[], &self.folder.join("router.log"))?;
         let process = self.process.insert(process);
-        let port = self.port.number();
+        let at = (self.address, self.port.number());
         // It listens before its agent is there: a management request would be lost until then.
-        let listens =
-            eventually(
-                START,
-                "the router listens",
-                || async move { Ok(TcpStream::connect(("127.0.0.1", port)).await?) },
-            );
+        let listens = eventually(START, "the router listens", || async move { Ok(TcpStream::connect(at).await?) });
         if let Err(error) = listens.await {
             return Err(error.context(process.log_tail(10)));
         }
@@ -100,9 +97,10 @@ fn write(folder: &Path, options: &RouterOptions, port: u16, tls: Option<(&TlsMat
         "router",
         &[("mode", "interior"), ("id", &options.id), ("saslConfigDir", &sasl), ("workerThreads", "2")],
     );
+    let address = options.address.to_string();
     let (port, mechanisms) = (port.to_string(), mechanisms(&options.login, tls.is_some()));
     let mut listener =
-        vec![("host", "127.0.0.1"), ("port", &port), ("role", "normal"), ("saslMechanisms", &mechanisms)];
+        vec![("host", address.as_str()), ("port", &port), ("role", "normal"), ("saslMechanisms", &mechanisms)];
     let named = tls.is_some() || options.login != Login::Anonymous;
     listener.push(("authenticatePeer", if named { "yes" } else { "no" }));
     let files = [path("ca.pem"), path("router.pem"), path("router-key.pem")];

@@ -8,4 +8,5 @@ mod peer;
 mod property;
 mod router_peer;
 mod routers;
+mod services;
 mod world;

@@ -225,7 +225,8 @@ fn play_router(w: &mut World, step: &Step) {
                 w.link(ROUTERS[*router], &slot, *fails);
             }
         }
-        Step::Routers(count) => w.set_routers(&ROUTERS[..*count]),
+        // Of a Service with no endpoints left there is none.
+        Step::Routers(count) => w.set_routers(&ROUTERS[usize::from(w.endpoints.is_some())..*count]),
         _ => {}
     }
 }
@@ -241,7 +242,7 @@ fn keeps_messages(w: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Lets everything come to an end: brokers up and quick, refusals over, patience run out.
+/// Lets everything come to an end: a router there, brokers up and quick, refusals over, patience run out.
 fn rest(w: &mut World) {
     for broker in BROKERS {
         w.broker(broker).slow = false;
@@ -249,6 +250,9 @@ fn rest(w: &mut World) {
         if !w.broker(broker).up {
             w.broker_up(broker);
         }
+    }
+    if w.standard && w.router_names().is_empty() {
+        w.set_routers(&ROUTERS[..1]);
     }
     for router in if w.standard { &ROUTERS[..] } else { &[] } {
         w.router(router).slow = false;
@@ -263,11 +267,6 @@ fn rest(w: &mut World) {
     w.advance(1_300_000);
 }
 
-/// Routers of the RouterConfig, by name.
-fn routers(w: &World) -> Vec<std::sync::Arc<str>> {
-    w.configs[&key("rc")].routers.iter().map(|r| r.name.clone()).collect()
-}
-
 /// What must be equal: brokers but for their logs, statuses but for times and wording of waits.
 fn outcome(w: &World) -> String {
     use std::fmt::Write;
@@ -276,7 +275,7 @@ fn outcome(w: &World) -> String {
         let Broker { queues, addresses, settings, .. } = broker;
         writeln!(text, "{id:?}: {queues:#?} {addresses:?} {settings:?}").unwrap();
     }
-    for name in routers(w) {
+    for name in w.router_names() {
         writeln!(text, "{name}: {:#?}", w.held(&name)).unwrap();
     }
     for (key, a) in &w.addresses {
@@ -313,7 +312,7 @@ fn holds(w: &mut World) -> Result<(), TestCaseError> {
         }
     }
     let kept: Vec<_> = w.addresses.values().map(|a| w.slot(&a.address)).collect();
-    for name in routers(w) {
+    for name in w.router_names() {
         let held = w.held(&name);
         prop_assert!(held.contains_key(&crate::messaging::router::readiness_slot()), "{name} does not serve");
         for slot in held.keys().filter(|slot| !slot.starts_with('#')) {
@@ -361,9 +360,14 @@ proptest! {
     fn incremental_equals_full(
         policy in any::<bool>(),
         standard in any::<bool>(),
+        followed in any::<bool>(),
         steps in proptest::collection::vec(step(), 1..30),
     ) {
-        let mut w = if standard { World::routed(&BROKERS, &["r1", "r2"]) } else { World::new() };
+        let mut w = match (standard, followed) {
+            (true, true) => World::followed(&BROKERS, &["r1", "r2"]),
+            (true, false) => World::routed(&BROKERS, &["r1", "r2"]),
+            (false, _) => World::new(),
+        };
         w.policy = policy;
         for step in &steps {
             play(&mut w, step);

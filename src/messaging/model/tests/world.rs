@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::peer::Broker;
 use super::router_peer::Router;
 use crate::messaging::broker::*;
+use crate::messaging::endpoints::*;
 use crate::messaging::ids::*;
 use crate::messaging::input::*;
 use crate::messaging::model::{Model, Timing};
@@ -25,6 +26,8 @@ pub struct World {
     pub routers: BTreeMap<TargetId, Router>,
     /// New spaces are of type standard.
     pub standard: bool,
+    /// What the EndpointSlices of the Service `svc` say, where routers come from there.
+    pub endpoints: Option<Endpoints>,
     /// Status writes and finalizer writes by object name.
     pub status_writes: BTreeMap<String, usize>,
     pub finalizer_writes: usize,
@@ -65,8 +68,32 @@ impl World {
         world
     }
 
+    /// The same with routers that are the endpoints of a Service.
+    pub fn followed(brokers: &[&str], routers: &[&str]) -> Self {
+        let mut world = Self::bare();
+        world.standard = true;
+        world.config("rc", brokers);
+        world.change_config(|c| {
+            c.router_service = Some(ServiceRef { service: key("svc"), port: PortRef::Name("amqp".into()) });
+        });
+        world.endpoints = Some(Endpoints::default());
+        world.set_routers(routers);
+        world.space("s");
+        world.run();
+        world
+    }
+
     /// Routers join and leave.
     pub fn set_routers(&mut self, names: &[&str]) {
+        if self.endpoints.is_some() {
+            let endpoint = |name: &&str| Endpoint {
+                pod: Some((*name).into()),
+                family: 0,
+                host: "h".into(),
+                ports: [Port { name: "amqp".into(), number: Some(5672) }].into(),
+            };
+            return self.slices(Endpoints { slices: 1, all: names.iter().map(endpoint).collect() });
+        }
         let routers = names.iter().map(|name| crate::messaging::input::Router {
             name: (*name).into(),
             host: "h".into(),
@@ -75,6 +102,20 @@ impl World {
         });
         let routers = routers.collect();
         self.change_config(|c| c.routers = routers);
+    }
+
+    /// The EndpointSlices of the Service say this.
+    pub fn slices(&mut self, endpoints: Endpoints) {
+        self.endpoints = Some(endpoints.clone());
+        self.input(Input::Endpoints(key("svc"), endpoints));
+    }
+
+    /// The names of the routers that the RouterConfig has now.
+    pub fn router_names(&self) -> Vec<std::sync::Arc<str>> {
+        match &self.endpoints {
+            Some(endpoints) => endpoints.all.iter().filter_map(|endpoint| endpoint.pod.clone()).collect(),
+            None => self.configs[&key("rc")].routers.iter().map(|r| r.name.clone()).collect(),
+        }
     }
 
     pub fn bare() -> Self {
@@ -88,6 +129,7 @@ impl World {
             brokers: BTreeMap::new(),
             routers: BTreeMap::new(),
             standard: false,
+            endpoints: None,
             status_writes: BTreeMap::new(),
             finalizer_writes: 0,
             events: Vec::new(),
@@ -152,6 +194,7 @@ impl World {
             tls_secret: None,
             credentials_secret: None,
             routers: Vec::new(),
+            router_service: None,
             router_tls_secret: None,
             router_credentials_secret: None,
             broker_ssl_profile: None,
@@ -459,6 +502,9 @@ impl World {
             self.input(input);
         }
         self.lead();
+        if let Some(endpoints) = self.endpoints.clone() {
+            self.slices(endpoints);
+        }
     }
 
     pub fn ready(&self, name: &str) -> Option<(bool, &'static str)> {

@@ -8,6 +8,7 @@ mod plane;
 mod wire;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,7 @@ struct Shared {
     tasks: Mutex<HashMap<(&'static str, String), AbortHandle>>,
     gate: Gate,
     tls: Option<TlsAcceptor>,
+    address: IpAddr,
 }
 
 impl std::fmt::Debug for Shared {
@@ -74,10 +76,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl StandIn {
     pub(super) async fn start(port: u16, options: &RouterOptions, tls: Option<TlsAcceptor>) -> Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.with_context(|| format!("port {port}"))?;
+        let listener = TcpListener::bind((options.address, port)).await.with_context(|| format!("port {port}"))?;
         let port = listener.local_addr()?.port();
         let mut core = Core::new(&options.id, options.flavour);
-        core.file_listener("127.0.0.1", port);
+        core.file_listener(&options.address.to_string(), port);
         for entity in &options.file_entities {
             let attributes = entity.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str().into()));
             core.file_entity(&entity.entity_type, &entity.name, &attributes.collect::<Vec<_>>());
@@ -91,6 +93,7 @@ impl StandIn {
             tasks: Mutex::default(),
             gate,
             tls,
+            address: options.address,
         });
         let mut serving = JoinSet::new();
         serving.spawn(main_listener(listener, port, Arc::clone(&shared)));
@@ -208,7 +211,7 @@ async fn main_listener(first: TcpListener, port: u16, shared: Arc<Shared>) {
         }
         let bound = match listener.take() {
             Some(listener) => Ok(listener),
-            None => TcpListener::bind(("127.0.0.1", port)).await,
+            None => TcpListener::bind((shared.address, port)).await,
         };
         let Ok(bound) = bound else {
             tokio::time::sleep(TICK).await;
@@ -224,6 +227,8 @@ async fn main_listener(first: TcpListener, port: u16, shared: Arc<Shared>) {
 /// A listener that was made by management. One whose port is taken is there all the same and listens to nobody.
 async fn listener(host: String, port: String, multi_tenant: bool, shared: Arc<Shared>) {
     let Some(port) = number(&port) else { return };
+    let own = host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback());
+    let host = if own { shared.address.to_string() } else { host };
     if let Ok(listener) = TcpListener::bind((host.as_str(), port)).await {
         accept(listener, multi_tenant, &shared).await;
     }

@@ -1,0 +1,48 @@
+//! A network of one's own, for tests that need addresses which are not loopback: API servers refuse loopback addresses
+//! as endpoints.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Process, WorkFolder};
+
+/// Set in a process that is inside.
+const INSIDE: &str = "WAYSTATION_TEST_NETWORK";
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Runs the test of this name of this executable again, alone, in a network namespace in which every address 10.77.x.y
+/// leads to itself and nothing leads outside. True in that second run, which is the one that does the work; false in the
+/// first, once the second has succeeded.
+///
+/// # Errors
+/// When the second run fails, with its output; or when this machine has no `ip` or makes no namespaces.
+pub async fn inside_own_network(test: &str) -> Result<bool> {
+    if std::env::var_os(INSIDE).is_some() {
+        return Ok(true);
+    }
+    let folder = WorkFolder::new("network")?;
+    // An API server looks for its own address by the default route.
+    let script = "ip link set lo up && ip addr add 10.77.255.254/32 dev lo && ip route add local 10.77.0.0/16 dev lo \
+                  && ip route add default dev lo && exec \"$0\" \"$@\"";
+    let this = std::env::current_exe()?;
+    let this = this.to_str().context("the path of this executable")?;
+    let arguments = ["--map-root-user", "--net", "sh", "-c", script, this, "--exact", test, "--nocapture"];
+    let inside: &[(&str, &std::ffi::OsStr)] = &[(INSIDE, "1".as_ref())];
+    let mut process = Process::spawn(test, Path::new("unshare"), &arguments, inside, &folder.join("output.log"))?;
+    let deadline = tokio::time::Instant::now() + LONGEST;
+    let ended = loop {
+        match process.ended() {
+            Some(ended) => break ended,
+            None if tokio::time::Instant::now() > deadline => break process.terminate(Duration::from_secs(5)).await?,
+            None => tokio::time::sleep(super::POLL).await,
+        }
+    };
+    let output = process.log();
+    ensure!(
+        ended.success() && output.contains("1 passed"),
+        "{test} in a network namespace of its own ({ended}; it needs unshare, ip and leave to use them):\n{output}"
+    );
+    Ok(false)
+}
