@@ -6,6 +6,7 @@
 pub mod dispatch;
 pub mod links;
 pub mod meters;
+mod permitted;
 pub mod process;
 pub mod requests;
 pub mod router_links;
@@ -34,7 +35,7 @@ use crate::engine::clock::{Clock, Stopwatch};
 use crate::engine::jitter::Jitter;
 use crate::engine::mailbox::Mailbox;
 use crate::engine::owner;
-use crate::engine::permit::permit;
+use crate::engine::permit::{Granter, Permit};
 use crate::engine::pulse::Pulses;
 use crate::engine::stop::Stop;
 use crate::messaging::model::{Model, Timing};
@@ -109,6 +110,8 @@ pub struct Parts {
     pub read_client: Client,
     /// For writes.
     pub write_client: Client,
+    /// Leave to act, which the Lease grants; clients and links may hold it as well.
+    pub permit: (Granter, Permit),
     /// How brokers are reached.
     pub links: Arc<dyn Links>,
     /// How routers are reached.
@@ -160,10 +163,11 @@ fn endless(name: &'static str, running: impl Future<Output = ()> + Send + 'stati
 /// # Errors
 /// When a loop fails.
 pub async fn run(parts: Parts) -> Result<(), OperatorError> {
-    let Parts { read_client, write_client, links, router_links, clock, options, health, inspect, shutdown } = parts;
+    let Parts { read_client, write_client, permit, links, router_links, clock, options, health, inspect, shutdown } =
+        parts;
     let jitter = Jitter::seeded(options.seed);
     let meters = Arc::new(Meters(Arc::clone(&health.metrics)));
-    let (granter, permit) = permit();
+    let (granter, permit) = permit;
     let (inputs, inbox) = mpsc::channel(INPUTS);
     let (starter, mut to_start) = mpsc::unbounded_channel::<Loop>();
     let (event_queue, event_writer) = events::queue(meters.clone());

@@ -10,6 +10,7 @@ use crate::drive::amqp::{Connector, Endpoint, Login, Secret, Tls};
 use crate::drive::broker::artemis::ArtemisLink;
 use crate::drive::broker::link::{BrokerLink, BrokerSession, LinkError};
 use crate::drive::router::link::{RouterLink, RouterSession};
+use crate::engine::permit::Permit;
 use crate::messaging::ids::Key;
 use crate::messaging::input::Broker;
 
@@ -38,6 +39,8 @@ pub struct ArtemisLinks {
     pub connect: Duration,
     /// For any answer; commands have a shorter one of their own.
     pub request: Duration,
+    /// Leave to act.
+    pub permit: Permit,
 }
 
 impl Links for ArtemisLinks {
@@ -57,15 +60,14 @@ impl ArtemisLinks {
         credentials: Option<&NamedSecret>,
     ) -> Result<Connector, String> {
         let endpoint = Endpoint { host: broker.host.to_string(), port: broker.port };
-        connector(endpoint, &self.container_id, self.connect, tls, credentials)
+        connector(endpoint, (&self.container_id, self.connect, &self.permit), tls, credentials)
     }
 }
 
 /// How to connect there, by what the Secrets hold; or what is wrong with them.
 pub(super) fn connector(
     endpoint: Endpoint,
-    container_id: &str,
-    deadline: Duration,
+    (container_id, deadline, permit): (&str, Duration, &Permit),
     tls: Option<&NamedSecret>,
     credentials: Option<&NamedSecret>,
 ) -> Result<Connector, String> {
@@ -90,7 +92,8 @@ pub(super) fn connector(
             Some(tls)
         }
     };
-    Ok(Connector { endpoint, login, tls, container_id: container_id.to_owned(), deadline })
+    let (container_id, permit) = (container_id.to_owned(), permit.clone());
+    Ok(Connector { endpoint, login, tls, container_id, deadline, permit })
 }
 
 /// `username` and `password` of a Secret; or what it lacks.
@@ -137,7 +140,8 @@ mod tests {
 
     fn links() -> ArtemisLinks {
         let wait = Duration::from_secs(1);
-        ArtemisLinks { container_id: "waystation".to_owned(), connect: wait, request: wait }
+        let permit = Permit::unlimited();
+        ArtemisLinks { container_id: "waystation".to_owned(), connect: wait, request: wait, permit }
     }
 
     fn secret(entries: &[(&str, &str)]) -> NamedSecret {

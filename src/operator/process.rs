@@ -7,14 +7,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use futures::FutureExt;
+use http::Request;
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
 use kube::Client;
-use kube::client::ClientBuilder;
+use kube::client::{Body, ClientBuilder, ConfigExt};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower::limit::ConcurrencyLimitLayer;
+use tower::{BoxError, ServiceBuilder};
 use tracing_subscriber::EnvFilter;
 
 use super::links::ArtemisLinks;
+use super::permitted::PermittedBody;
 use super::requests::CountRequests;
 use super::router_links::QpidLinks;
 use super::{Health, Options, Parts};
@@ -22,12 +27,14 @@ use crate::cli::{LogFormat, OperatorArgs, WatchMode};
 use crate::cluster::{watch, writer};
 use crate::drive::broker::actor;
 use crate::engine::clock::Clock;
+use crate::engine::permit::{Permit, permit};
 use crate::messaging::model::Timing;
 use crate::metrics::Metrics;
 use crate::serve::{self, Probes};
 
 const DEFAULT_NAMESPACE: &str = "waystation-system";
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+const UNUSABLE: &str = "the kubeconfig cannot be used";
 /// A loop that is at one piece of work for longer is stuck.
 const STUCK: Duration = Duration::from_secs(120);
 
@@ -76,19 +83,25 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
         cluster = %config.cluster_url,
         "starting"
     );
+    let (granter, permit) = permit();
     let parts = Parts {
-        read_client: client(config.clone(), &health.metrics, None)?,
-        write_client: client(config, &health.metrics, Some(usize::from(args.write_concurrency) + 2))?,
+        read_client: read_client(config.clone(), &health.metrics).context(UNUSABLE)?,
+        // Two more for events.
+        write_client: write_client(config, &health.metrics, usize::from(args.write_concurrency) + 2, permit.clone())
+            .context(UNUSABLE)?,
         links: Arc::new(ArtemisLinks {
             container_id: format!("waystation-{}", options.identity),
             connect: options.drive.connect,
             request: options.drive.read,
+            permit: permit.clone(),
         }),
         router_links: Arc::new(QpidLinks {
             container_id: format!("waystation-{}", options.identity),
             connect: options.drive.connect,
             request: options.drive.read,
+            permit: permit.clone(),
         }),
+        permit: (granter, permit),
         clock: Arc::new(MachineClock),
         options,
         health: health.clone(),
@@ -160,13 +173,30 @@ fn own_namespace() -> String {
         .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
 }
 
-/// A client that counts; retrying is for those who know what they ask for.
-fn client(mut config: kube::Config, metrics: &Arc<Metrics>, at_a_time: Option<usize>) -> anyhow::Result<Client> {
+/// For reads and the Lease. Retrying is for those who know what they ask for.
+fn read_client(mut config: kube::Config, metrics: &Arc<Metrics>) -> anyhow::Result<Client> {
     config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).context("the kubeconfig cannot be used")?;
-    let builder = builder.with_layer(&CountRequests(Arc::clone(metrics)));
-    Ok(match at_a_time {
-        Some(count) => builder.with_layer(&ConcurrencyLimitLayer::new(count)).build(),
-        None => builder.build(),
-    })
+    Ok(ClientBuilder::try_from(config)?.with_layer(&CountRequests(Arc::clone(metrics))).build())
+}
+
+/// For writes: so many at a time, and each only while it is permitted. The library's builder has no place for such a
+/// body, and puts together what is put together here.
+fn write_client(
+    config: kube::Config,
+    metrics: &Arc<Metrics>,
+    at_a_time: usize,
+    permit: Permit,
+) -> anyhow::Result<Client> {
+    let http: legacy::Client<_, PermittedBody> =
+        legacy::Builder::new(TokioExecutor::new()).build(config.rustls_https_connector()?);
+    let service = ServiceBuilder::new()
+        .layer(ConcurrencyLimitLayer::new(at_a_time))
+        .layer(CountRequests(Arc::clone(metrics)))
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_request(move |request: Request<Body>| request.map(|body| PermittedBody::new(body, permit.clone())))
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
 }

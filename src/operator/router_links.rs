@@ -10,6 +10,7 @@ use crate::drive::amqp::{Endpoint, Secret};
 use crate::drive::router::carry::Secrets;
 use crate::drive::router::link::RouterLink;
 use crate::drive::router::qpid::QpidLink;
+use crate::engine::permit::Permit;
 use crate::messaging::ids::Key;
 
 /// Makes links to routers.
@@ -33,6 +34,8 @@ pub struct QpidLinks {
     pub connect: Duration,
     /// For any answer; commands have a shorter one of their own.
     pub request: Duration,
+    /// Leave to act.
+    pub permit: Permit,
 }
 
 impl RouterLinks for QpidLinks {
@@ -42,7 +45,8 @@ impl RouterLinks for QpidLinks {
         tls: Option<NamedSecret>,
         credentials: Option<NamedSecret>,
     ) -> Arc<dyn RouterLink> {
-        match connector(endpoint, &self.container_id, self.connect, tls.as_ref(), credentials.as_ref()) {
+        match connector(endpoint, (&self.container_id, self.connect, &self.permit), tls.as_ref(), credentials.as_ref())
+        {
             Ok(connector) => Arc::new(QpidLink { connector, request_deadline: self.request }),
             Err(message) => Arc::new(broken(message)),
         }
@@ -65,7 +69,8 @@ mod tests {
     #[tokio::test]
     async fn what_a_secret_lacks_is_said_by_every_attempt() {
         let wait = Duration::from_secs(1);
-        let links = QpidLinks { container_id: "waystation".to_owned(), connect: wait, request: wait };
+        let permit = Permit::unlimited();
+        let links = QpidLinks { container_id: "waystation".to_owned(), connect: wait, request: wait, permit };
         let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: 5671 };
         let missing = NamedSecret { key: Key::new("team", "login"), data: None };
         let error = links.link(endpoint, Some(missing), None).connect().await.err().unwrap();

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use waystation::drive::amqp::{Connector, Endpoint, Login, Secret};
 use waystation::drive::broker::artemis::ArtemisLink;
 use waystation::drive::broker::link::{BrokerLink, BrokerSession, Call, CallError, LinkError, SessionEvent};
+use waystation::engine::permit::Permit;
 use waystation::messaging::broker::{Queue, Routing, Settings};
 use waystation_kit::artemis::{self, Artemis, ArtemisOptions};
 use waystation_kit::standin::StandIn;
@@ -56,6 +57,7 @@ pub fn connector(port: u16, login: Login) -> Connector {
         tls: None,
         container_id: "waystation-test".to_owned(),
         deadline: Duration::from_secs(20),
+        permit: Permit::unlimited(),
     }
 }
 

@@ -68,6 +68,7 @@ pub fn link_to(router: &Router, login: Login) -> QpidLink {
 
 fn reach(port: u16, login: Login) -> Reach {
     Reach {
+        permit: waystation::engine::permit::Permit::unlimited(),
         endpoint: Endpoint { host: "127.0.0.1".to_owned(), port },
         login,
         tls: None,

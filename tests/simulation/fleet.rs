@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use waystation::cluster::watch;
 use waystation::engine::clock::Clock;
+use waystation::engine::permit::permit;
 use waystation::messaging::model::Model;
 use waystation::operator::{Health, Options, Parts};
 
@@ -139,6 +140,7 @@ fn parts(
     Parts {
         read_client: client(),
         write_client: client(),
+        permit: permit(),
         links: Arc::new(SimLinks { world: Shared::clone(world), identity: Arc::clone(identity) }),
         router_links: Arc::new(NoRouters),
         clock: Arc::new(SimClock(began)),

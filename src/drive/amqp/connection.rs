@@ -10,9 +10,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::guard::Guarded;
 use super::sasl;
 use super::secret::Secret;
 use super::tls::{Tls, TlsError};
+use crate::engine::permit::Permit;
 
 /// The largest frame we take. A list of 10,000 queues is 7 MB: fewer, larger frames cost less.
 const MAX_FRAME_BYTES: u32 = 1024 * 1024;
@@ -120,6 +122,8 @@ pub struct Connector {
     pub container_id: String,
     /// For everything up to the open connection.
     pub deadline: Duration,
+    /// Without it not a byte leaves.
+    pub permit: Permit,
 }
 
 impl Connector {
@@ -149,6 +153,7 @@ impl Connector {
         let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(ConnectError::Unreachable)?;
         // Small requests, each waiting for its answer: Nagle costs 40 ms apiece.
         tcp.set_nodelay(true).map_err(ConnectError::Unreachable)?;
+        let tcp = Guarded::new(tcp, self.permit.clone());
         match &self.tls {
             None => self.log_in(tcp, reached).await,
             Some(tls) => {

@@ -4,6 +4,7 @@
 //! deadlines. Knows nothing of what is asked. Only the drives call it.
 
 pub mod connection;
+mod guard;
 pub mod management;
 mod sasl;
 pub mod secret;
