@@ -96,7 +96,7 @@ pub struct AddressSpaceStatus {
     /// The generation of the spec that this status was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many Addresses the space has; written at most every 2 s while it moves.
+    /// How many Addresses the space has; written 1 s after it began to move, at most every 2 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<AddressCount>,
     /// The count of Addresses as ready/total, such as 9998/10000.

@@ -99,6 +99,7 @@ impl Model {
         }
         for space in self.spaces.values_mut() {
             (space.told.out, space.timer_ms, space.since_ms, space.written_ms) = (None, None, ms, None);
+            space.moved_ms = None;
             space.ever_accepted |= was_accepted(&space.told.status);
         }
         for address in self.addresses.values_mut() {
@@ -267,6 +268,7 @@ impl Model {
                 cleared: false,
                 cleared_on: BTreeSet::new(),
                 written_ms: None,
+                moved_ms: None,
                 timer_ms: None,
                 obj: object,
             };

@@ -50,6 +50,8 @@ pub struct Timing {
     pub down_ms: u64,
     /// Counts of a space are written at most this often.
     pub counts_ms: u64,
+    /// And so long after they began to move: an Address that comes becomes Ready meanwhile and is counted once.
+    pub counts_wait_ms: u64,
     /// What a broker holds is compared this often (plus up to a tenth).
     pub resync_ms: u64,
     /// First wait before a refused job is tried again; doubles to `retry_cap_ms`.
@@ -69,6 +71,7 @@ impl Default for Timing {
             outage_ms: 5_000,
             down_ms: 1_000,
             counts_ms: 2_000,
+            counts_wait_ms: 1_000,
             resync_ms: 600_000,
             retry_ms: 30_000,
             retry_cap_ms: 600_000,

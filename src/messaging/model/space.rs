@@ -158,12 +158,15 @@ impl Model {
         let done = space.obj.meta.deleting && total == 0 && space.cleared;
         let told = space.told.latest();
         let (mut wanted, mut wake) = (told.clone(), None);
+        let mut moved_ms = None;
         if !done {
             (wanted, wake) = self.space_status(space, total);
             let counts = (total, ready);
             if counts != (told.total, told.ready_addresses) {
                 // Counts move with every address: they wait for their turn, unless something else is said anyway.
-                let due = space.written_ms.map_or(0, |at| at + self.timing.counts_ms);
+                let since = *moved_ms.insert(space.moved_ms.unwrap_or(now.mono_ms));
+                let turn = space.written_ms.map_or(0, |at| at + self.timing.counts_ms);
+                let due = turn.max(since + self.timing.counts_wait_ms);
                 let alone =
                     AddressSpaceStatus { total: told.total, ready_addresses: told.ready_addresses, ..wanted.clone() }
                         == *told;
@@ -171,6 +174,7 @@ impl Model {
                     wake = wake.into_iter().chain([due]).min();
                 } else {
                     (wanted.total, wanted.ready_addresses) = counts;
+                    moved_ms = None;
                 }
             }
         }
@@ -180,6 +184,7 @@ impl Model {
             self.wake_at(at, Timer::Space(key.clone()));
         }
         let Some(space) = self.spaces.get_mut(key) else { return };
+        space.moved_ms = moved_ms;
         if let Some((status, change)) = space.told.plan(wanted, finalizer, &mut self.seq) {
             if status.is_some() {
                 space.written_ms = Some(now.mono_ms);

@@ -96,8 +96,10 @@ pub(super) struct SpaceState {
     pub cleared: bool,
     /// The brokers of a standard space where that is done.
     pub cleared_on: BTreeSet<Arc<str>>,
-    /// When the status was last written: counts wait two seconds from there.
+    /// When the status was last written: counts wait from there.
     pub written_ms: Option<u64>,
+    /// Since when the counts are not what is told.
+    pub moved_ms: Option<u64>,
     pub timer_ms: Option<u64>,
 }
 

@@ -1,23 +1,25 @@
 //! `address-add`: two addresses among many, alone and behind another tenant's bulk.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use tokio::time::Instant;
 
-use super::client::{Addresses, in_parallel};
+use super::client::{Addresses, Group, in_parallel};
 use super::data::Planned;
 use super::figures::{Figures, Samples};
 use super::say;
 use super::stage::{LONG, Stage};
-use super::watcher::What;
+use super::watcher::{Watcher, What};
 use crate::cluster::AuditEntry;
 
 const SOON: Duration = Duration::from_secs(60);
 
 /// Adds two and takes them away again, and does by hand what that costs the API server alone, turn about.
 pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
-    let (mut ready, mut api) = (Samples::default(), Samples::default());
+    let (mut ready, mut api, mut seen) = (Samples::default(), Samples::default(), Samples::default());
+    let bare = Bare::start(stage).await?;
     let begin = stage.audit.mark().await?;
     // The first rounds open connections.
     for round in 0..rounds + 3 {
@@ -26,17 +28,17 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         }
         let two = stage.two();
         let took = added(stage, &two).await?;
-        let bare = by_hand(&stage.twins, &two).await?;
+        let by_hand = by_hand(&stage.twins, &two).await?;
+        remove_twins(stage, &two).await?;
+        let by_watch = bare.added(&two).await?;
+        remove_twins(stage, &two).await?;
         if round >= 3 {
             ready.push(took);
-            api.push(bare);
+            api.push(by_hand);
+            seen.push(by_watch);
         }
         let mark = stage.watcher.mark();
         for address in &two {
-            stage.twins.delete(address).await?;
-            if stage.policy() {
-                stage.twins.release(address).await?;
-            }
             stage.ours.delete(address).await?;
         }
         stage.watcher.all(mark, two.iter().map(Planned::key), What::Gone, SOON).await?;
@@ -45,6 +47,7 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
     Ok(Figures::new("address-add", stage.size(), rounds)
         .with_latencies(["p50_ms", "p99_ms", "max_ms"], &ready)
         .with_latencies(["api_p50_ms", "api_p99_ms", ""], &api)
+        .with_latencies(["api_watch_p50_ms", "api_watch_p99_ms", ""], &seen)
         .with("status_writes_per_address", writes as f64 / (2 * (rounds + 3)) as f64))
 }
 
@@ -67,12 +70,7 @@ pub(super) async fn behind(stage: &mut Stage, count: usize) -> Result<Figures> {
         }
         let two = stage.two_behind(false);
         bare.push(by_hand(&stage.twins, &two).await?);
-        for address in &two {
-            stage.twins.delete(address).await?;
-            if stage.policy() {
-                stage.twins.release(address).await?;
-            }
-        }
+        remove_twins(stage, &two).await?;
         if creating.is_finished()
             && stage.watcher.all(mark, bulk.iter().map(Planned::key), What::Ready, Duration::ZERO).await.is_ok()
         {
@@ -118,6 +116,52 @@ async fn by_hand(api: &Addresses, two: &[Planned; 2]) -> Result<Duration> {
     let began = Instant::now();
     tokio::try_join!(one(&two[0]), one(&two[1]))?;
     Ok(began.elapsed())
+}
+
+async fn remove_twins(stage: &Stage, two: &[Planned; 2]) -> Result<()> {
+    for address in two {
+        stage.twins.delete(address).await?;
+        if stage.policy() {
+            stage.twins.release(address).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The least that any operator does: it sees a twin by its watch and writes its status, which an observer sees by
+/// another. Nothing in here costs anything beside the API server's own work and its deliveries.
+struct Bare {
+    twins: Addresses,
+    operator: Arc<Watcher>,
+    observer: Watcher,
+}
+
+impl Bare {
+    async fn start(stage: &Stage) -> Result<Self> {
+        let start = || Watcher::start(stage.client.clone(), Group::Twin);
+        Ok(Self { twins: stage.twins.clone(), operator: Arc::new(start().await?), observer: start().await? })
+    }
+
+    async fn added(&self, two: &[Planned; 2]) -> Result<Duration> {
+        let (created, ready) = (self.operator.mark(), self.observer.mark());
+        let acting: Vec<_> = two
+            .iter()
+            .map(|address| {
+                let (twins, operator, address) = (self.twins.clone(), Arc::clone(&self.operator), address.clone());
+                tokio::spawn(async move {
+                    operator.all(created, [address.key()], What::Created, SOON).await?;
+                    twins.apply_status(&address).await
+                })
+            })
+            .collect();
+        let began = Instant::now();
+        tokio::try_join!(self.twins.create(&two[0]), self.twins.create(&two[1]))?;
+        let last = self.observer.all(ready, two.iter().map(Planned::key), What::Ready, SOON).await?;
+        for acted in acting {
+            acted.await??;
+        }
+        Ok(last - began)
+    }
 }
 
 /// Of an address that a scenario added.

@@ -21,6 +21,8 @@ pub(super) type Key = (String, String);
 /// What was seen of an Address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
+    /// It was created.
+    Created,
     /// It is Ready, of its current generation.
     Ready,
     /// It is gone.
@@ -159,9 +161,11 @@ async fn watch(client: &kube::Client, path: &str, mut version: String, seen: &Se
         let events = client.request_events::<Slim>(http::Request::get(query).body(Vec::new())?).await?;
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.try_next().await? {
+            let ready = |object: &Slim| object.is_ready().then_some(What::Ready);
             let (object, what) = match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    let what = object.is_ready().then_some(What::Ready);
+                WatchEvent::Added(object) => (object, Some(What::Created)),
+                WatchEvent::Modified(object) => {
+                    let what = ready(&object);
                     (object, what)
                 }
                 WatchEvent::Deleted(object) => (object, Some(What::Gone)),

@@ -252,6 +252,25 @@ fn counts_of_a_space_are_written_at_most_every_two_seconds() {
 }
 
 #[test]
+fn an_address_that_comes_is_counted_once_and_one_that_goes_again_not_at_all() {
+    let mut w = World::new();
+    w.advance(10_000);
+    let before = w.writes("s");
+    w.address("q", Queue);
+    w.advance(500);
+    assert_eq!((w.writes("q"), w.writes("s") - before), (1, 0));
+    w.advance(5_000);
+    assert_eq!(w.spaces[&key("s")].status.total, 1);
+    assert_eq!(w.spaces[&key("s")].status.ready_addresses, 1);
+    assert_eq!(w.writes("s") - before, 1);
+    w.address("r", Queue);
+    w.advance(300);
+    w.delete("r");
+    w.advance(10_000);
+    assert_eq!(w.writes("s") - before, 1);
+}
+
+#[test]
 fn a_default_that_changed_while_nobody_looked_is_told_by_the_next_process() {
     let mut w = World::new();
     w.address("q", Queue);

@@ -19,7 +19,7 @@ pub struct Broker {
     pub slow: bool,
     pub waiting: Vec<Job>,
     pub incarnation: u64,
-    /// Queues that were destroyed with messages in them.
+    /// Durable queues that were destroyed with messages in them. Others promise to keep nothing.
     pub destroyed: Vec<Slot>,
     /// Jobs carried out, by slot.
     pub log: Vec<(Slot, &'static str)>,
@@ -84,7 +84,7 @@ impl Broker {
                     return Ok(Done::NotEmpty { messages });
                 }
                 if let Some(queue) = &entry.queue
-                    && self.queues.remove(&queue.name).is_some_and(|queue| queue.messages > 0)
+                    && self.queues.remove(&queue.name).is_some_and(|queue| queue.durable && queue.messages > 0)
                 {
                     self.destroyed.push(queue.name.clone());
                 }
