@@ -8,6 +8,7 @@ use kube::{CustomResource, KubeSchema, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::plans::PlanName;
 use super::settings::{FullPolicy, MessageTtl, Redelivery};
 
 /// What is asked for.
@@ -33,6 +34,7 @@ use super::settings::{FullPolicy, MessageTtl, Redelivery};
         description = "The name that clients use, without the prefix of the space"
     ),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "Plan", type_ = "string", json_path = ".spec.plan", priority = 1),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -143,6 +145,11 @@ pub struct AddressSpec {
     /// deadLetter: a queue that takes what others could not deliver.
     #[serde(rename = "type")]
     pub type_: AddressType,
+    /// The name of one of the RouterConfig's messaging.addressPlans, such as small: what the address costs, and how it
+    /// is where it says nothing itself. Required where the RouterConfig has plans, and only there. It can be changed;
+    /// while there is no room for the new one, the one in status.plan stays in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanName>,
     /// Required for a subscription, and only there: the address (not the object's name) of a topic in the same
     /// space. Immutable, since the messages stored so far belong to that topic.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,11 +166,11 @@ pub struct AddressSpec {
     #[schemars(length(min = 1, max = 255), regex(pattern = r"^[^\s\x00-\x1f\x7f-\x9f]+$"))]
     pub expiry_address: Option<String>,
     /// For queues and topics: the window into which the time to live of every message is brought. Default: that of
-    /// the RouterConfig, else what the sender says. The one in force is in status.
+    /// the plan, else that of the RouterConfig, else what the sender says. The one in force is in status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_ttl: Option<MessageTtl>,
     /// For queues and topics: how often and when a failed message is delivered again. What is left out is taken
-    /// from the RouterConfig. What is in force is in status.
+    /// from the plan, else from the RouterConfig. What is in force is in status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redelivery: Option<Redelivery>,
     /// For queues and topics: how many bytes of messages are held in memory before fullPolicy applies, such as
@@ -266,6 +273,9 @@ pub struct AddressStatus {
     /// before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The plan in force: what the address is charged for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// The brokers that hold the address, by the names that the RouterConfig has for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]

@@ -8,6 +8,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::plans::PlanName;
+
 /// What is asked for.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
         "the name of an AddressSpace has no dot, since it stands in the prefix <namespace>.<name>/: use '-' instead"
     ),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "Plan", type_ = "string", json_path = ".spec.plan", priority = 1),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(
         name = "Addresses",
@@ -54,6 +57,11 @@ pub struct AddressSpaceSpec {
     /// the brokers behind them.
     #[serde(rename = "type")]
     pub type_: AddressSpaceType,
+    /// The name of one of the RouterConfig's messaging.spacePlans, such as team: how much the Addresses of this space
+    /// may take together, and which plans they may have. Required where the RouterConfig has such plans, and only
+    /// there. It can be changed: what was accepted stays, and a larger plan lets in what waits for room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanName>,
 }
 
 /// Names a RouterConfig.

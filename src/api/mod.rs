@@ -11,6 +11,7 @@ pub mod address_space;
 pub mod conditions;
 pub mod crds;
 pub mod duration;
+pub mod plans;
 pub mod reasons;
 pub mod router_config;
 pub mod settings;

@@ -71,6 +71,12 @@ reasons! {
         DeadLetterNotFound,
         /// Not accepted: what is named to take dead letters or expired messages is not of type deadLetter.
         DeadLetterWrongType,
+        /// Not accepted: the RouterConfig has no such address plan, or has some and the Address names none.
+        PlanNotFound,
+        /// Not accepted: the plan is for other types of addresses, or the plan of the space does not allow it.
+        PlanNotAllowed,
+        /// Not accepted: a limit of the space's plan has no room for it.
+        QuotaExceeded,
         /// Being deleted; the message says what the deletion waits for.
         Terminating,
     }
@@ -95,6 +101,8 @@ reasons! {
         NoRouterServing,
         /// Not accepted: it is of type standard, and the RouterConfig has no routers.
         NoRouters,
+        /// Not accepted: the RouterConfig has no such space plan, or has some and the space names none.
+        PlanNotFound,
         /// Not accepted: no RouterConfig of that name.
         RouterConfigNotFound,
         /// Not accepted: the RouterConfig is being deleted.

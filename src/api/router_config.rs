@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::DEFAULT_CONTROLLER;
+use super::plans::{AddressPlan, SpacePlan};
 use super::settings::{FullPolicy, MessageTtl, Redelivery};
 pub use brokers::{BrokerHost, Brokers, ExternalBrokers};
 pub use login::{Credentials, Tls};
@@ -147,6 +148,11 @@ pub enum NamespacesFrom {
         "has(self.brokers) || has(self.routers)",
         "messaging needs brokers, routers or both: give messaging.brokers.external or \
          messaging.routers.external"
+    ),
+    validation = (
+        "!has(self.spacePlans) || self.spacePlans.all(s, !has(s.addressPlans) || s.addressPlans.all(n, \
+         has(self.addressPlans) && self.addressPlans.exists(a, a.name == n)))",
+        "a space plan allows an address plan that messaging.addressPlans does not have: add it there, or remove its name"
     )
 )]
 pub struct Messaging {
@@ -170,6 +176,18 @@ pub struct Messaging {
     /// For Addresses that say nothing about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defaults: Option<MessagingDefaults>,
+    /// What an Address costs and how it is by default. Where there are any, every Address names one in spec.plan.
+    /// Default: none, and Addresses cost nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub address_plans: Vec<AddressPlan>,
+    /// What an AddressSpace may have. Where there are any, every AddressSpace names one in spec.plan. Default: none,
+    /// and spaces have no limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub space_plans: Vec<SpacePlan>,
 }
 
 /// How AddressSpaces share a data plane.

@@ -19,6 +19,7 @@ use crate::messaging::input::{
     Address, AddressSpace, AddressType, Allowed, Broker, Defaults, LabelTest, Meta, Readiness, Redelivery, Requirement,
     Router, RouterConfig, Ttl,
 };
+use crate::messaging::plans::{AddressPlan, Limits, SpacePlan};
 
 /// Why an object cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -125,6 +126,7 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
                 port: host.port,
                 router_host: host.router_host.as_deref().map(Arc::from),
                 router_port: host.router_port,
+                credit: host.credit.unwrap_or_default().milli(),
             })
             .collect(),
         tls_secret: external.and_then(|e| e.tls.as_ref()).map(|tls| secret(&tls.secret_name)),
@@ -145,6 +147,8 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
             port: way.readiness.port,
         }),
         defaults: defaults(messaging.defaults.as_ref())?,
+        address_plans: messaging.address_plans.iter().map(address_plan).collect::<Result<_>>()?,
+        space_plans: messaging.space_plans.iter().map(space_plan).collect(),
         resync: annotation(api::RESYNC_ANNOTATION),
         prune_orphans: annotation(api::PRUNE_ORPHANS_ANNOTATION),
         status: object.status.as_ref().map(status_body::read_router_config).unwrap_or_default(),
@@ -223,6 +227,36 @@ fn defaults(defaults: Option<&api::router_config::MessagingDefaults>) -> Result<
     })
 }
 
+fn plan_name(name: &api::plans::PlanName) -> Arc<str> {
+    name.0.as_str().into()
+}
+
+fn address_plan(plan: &api::plans::AddressPlan) -> Result<AddressPlan> {
+    Ok(AddressPlan {
+        name: plan_name(&plan.name),
+        types: plan.address_types.iter().filter_map(|type_| address_type(*type_)).collect(),
+        router: plan.router_credit.milli(),
+        broker: plan.broker_credit.milli(),
+        ttl: ttl(plan.message_ttl.as_ref())?,
+        redelivery: redelivery(plan.redelivery.as_ref())?,
+    })
+}
+
+fn space_plan(plan: &api::plans::SpacePlan) -> SpacePlan {
+    let limits = plan.limits.unwrap_or_default();
+    let milli = |credit: Option<api::plans::Credit>| credit.map(api::plans::Credit::milli);
+    SpacePlan {
+        name: plan_name(&plan.name),
+        limits: Limits {
+            addresses: limits.addresses,
+            router: milli(limits.router),
+            broker: milli(limits.broker),
+            aggregate: milli(limits.aggregate),
+        },
+        allowed: plan.address_plans.iter().map(plan_name).collect(),
+    }
+}
+
 /// An AddressSpace.
 ///
 /// # Errors
@@ -243,6 +277,7 @@ pub fn address_space(object: &api::AddressSpace, listed: bool) -> Result<Address
     Ok(AddressSpace {
         config: Key { namespace, name: spec.router_config_ref.name.as_str().into() },
         standard,
+        plan: spec.plan.as_ref().map(plan_name),
         status: object.status.as_ref().map(status_body::read_address_space).unwrap_or_default(),
         meta,
     })
@@ -256,19 +291,11 @@ pub fn address(object: &api::Address, listed: bool) -> Result<Address> {
     let meta = meta(&object.metadata, api::ADDRESS_FINALIZER, listed);
     let spec = &object.spec;
     let text = |text: &Option<String>| text.as_deref().map(Arc::from);
-    use api::address::AddressType as Type;
     Ok(Address {
         space: spec.address_space.as_str().into(),
         address: object.address_in_force().into(),
-        kind: match spec.type_ {
-            Type::Anycast => AddressType::Anycast,
-            Type::Multicast => AddressType::Multicast,
-            Type::Queue => AddressType::Queue,
-            Type::Topic => AddressType::Topic,
-            Type::Subscription => AddressType::Subscription,
-            Type::DeadLetter => AddressType::DeadLetter,
-            Type::Unknown => return Err(ConvertError::Unknown { field: "spec.type" }),
-        },
+        kind: address_type(spec.type_).ok_or(ConvertError::Unknown { field: "spec.type" })?,
+        plan: spec.plan.as_ref().map(plan_name),
         topic: text(&spec.topic),
         dead_letter: text(&spec.dead_letter_address),
         expiry: text(&spec.expiry_address),
@@ -280,6 +307,20 @@ pub fn address(object: &api::Address, listed: bool) -> Result<Address> {
         when_empty: spec.deletion_policy != api::address::DeletionPolicy::Delete,
         status: object.status.as_ref().map(status_body::read_address).unwrap_or_default(),
         meta,
+    })
+}
+
+/// None of a type that this version does not know.
+fn address_type(type_: api::address::AddressType) -> Option<AddressType> {
+    use api::address::AddressType as Type;
+    Some(match type_ {
+        Type::Anycast => AddressType::Anycast,
+        Type::Multicast => AddressType::Multicast,
+        Type::Queue => AddressType::Queue,
+        Type::Topic => AddressType::Topic,
+        Type::Subscription => AddressType::Subscription,
+        Type::DeadLetter => AddressType::DeadLetter,
+        Type::Unknown => return None,
     })
 }
 

@@ -107,6 +107,7 @@ fn address(status: &AddressStatus, generation: i64) -> api::AddressStatus {
         observed_generation: Some(generation),
         configured_generation: status.configured.filter(|generation| Some(*generation) != ready),
         address: status.address.as_deref().map(str::to_owned),
+        plan: status.plan.as_deref().map(str::to_owned),
         brokers: status
             .brokers
             .iter()
@@ -198,6 +199,7 @@ pub fn read_address(status: &api::AddressStatus) -> AddressStatus {
         configured: status.configured_generation.or(in_force),
         ready,
         address: text(status.address.as_ref()),
+        plan: text(status.plan.as_ref()),
         brokers: status.brokers.iter().map(|broker| broker.name.as_str().into()).collect(),
         // What is not readable differs from what is wanted, and is written anew.
         ttl: convert::ttl(status.message_ttl.as_ref()).unwrap_or_default(),

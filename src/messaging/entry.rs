@@ -21,22 +21,8 @@ pub fn effective(address: &Address, defaults: &Defaults) -> Effective {
     if !matches!(address.kind, AddressType::Queue | AddressType::Topic) {
         return Effective { ttl: address.ttl, redelivery: address.redelivery };
     }
-    let own = address.ttl;
-    let mut ttl = Ttl {
-        minimum_ms: own.minimum_ms.or(defaults.message_ttl.minimum_ms),
-        maximum_ms: own.maximum_ms.or(defaults.message_ttl.maximum_ms),
-    };
-    if matches!((ttl.minimum_ms, ttl.maximum_ms), (Some(min), Some(max)) if min > max) {
-        // An own bound and a default that exclude each other: what the tenant wrote holds.
-        ttl = own;
-    }
-    let (own, default) = (address.redelivery, defaults.redelivery);
-    let redelivery = Redelivery {
-        max_attempts: own.max_attempts.or(default.max_attempts),
-        delay_ms: own.delay_ms.or(default.delay_ms),
-        delay_multiplier: own.delay_multiplier.or(default.delay_multiplier),
-        max_delay_ms: own.max_delay_ms.or(default.max_delay_ms),
-    };
+    let ttl = address.ttl.or(defaults.message_ttl);
+    let redelivery = address.redelivery.or(defaults.redelivery);
     Effective { ttl, redelivery }
 }
 

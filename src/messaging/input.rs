@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::broker::{Contents, FullPolicy, Outcome};
 use super::endpoints::{Endpoints, ServiceRef};
 use super::ids::{Key, Kind, Slot, TargetId};
+use super::plans::{AddressPlan, SpacePlan};
 use super::router::RouterLink;
 use super::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
 
@@ -66,6 +67,10 @@ pub struct RouterConfig {
     pub readiness: Readiness,
     /// For addresses that say nothing.
     pub defaults: Defaults,
+    /// What addresses cost; none: they cost nothing.
+    pub address_plans: Vec<AddressPlan>,
+    /// What spaces may have; none: any amount.
+    pub space_plans: Vec<SpacePlan>,
     /// Value of the annotation `waystation.dev/resync`.
     pub resync: Option<Arc<str>>,
     /// Value of the annotation `waystation.dev/prune-orphans`.
@@ -162,6 +167,8 @@ pub struct Broker {
     pub router_host: Option<Arc<str>>,
     /// How routers reach it, where that differs.
     pub router_port: Option<u16>,
+    /// Thousandths of broker credit that it is made for.
+    pub credit: i64,
 }
 
 /// `messaging.defaults`.
@@ -189,6 +196,22 @@ pub struct Ttl {
     pub maximum_ms: Option<i64>,
 }
 
+impl Ttl {
+    /// With what it leaves out taken from `default`, unless the ends would exclude each other: then the nearer word
+    /// holds alone.
+    #[must_use]
+    pub fn or(self, default: Self) -> Self {
+        let both = Self {
+            minimum_ms: self.minimum_ms.or(default.minimum_ms),
+            maximum_ms: self.maximum_ms.or(default.maximum_ms),
+        };
+        match (both.minimum_ms, both.maximum_ms) {
+            (Some(minimum), Some(maximum)) if minimum > maximum => self,
+            _ => both,
+        }
+    }
+}
+
 /// `redelivery`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Redelivery {
@@ -202,6 +225,19 @@ pub struct Redelivery {
     pub max_delay_ms: Option<i64>,
 }
 
+impl Redelivery {
+    /// With what it leaves out taken from `default`.
+    #[must_use]
+    pub fn or(self, default: Self) -> Self {
+        Self {
+            max_attempts: self.max_attempts.or(default.max_attempts),
+            delay_ms: self.delay_ms.or(default.delay_ms),
+            delay_multiplier: self.delay_multiplier.or(default.delay_multiplier),
+            max_delay_ms: self.max_delay_ms.or(default.max_delay_ms),
+        }
+    }
+}
+
 /// An AddressSpace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AddressSpace {
@@ -211,6 +247,8 @@ pub struct AddressSpace {
     pub config: Key,
     /// Served by routers, with brokers behind them, instead of by one broker.
     pub standard: bool,
+    /// The name of its plan.
+    pub plan: Option<Arc<str>>,
     /// The status that came with the object.
     pub status: AddressSpaceStatus,
 }
@@ -243,6 +281,8 @@ pub struct Address {
     pub address: Arc<str>,
     /// Its type.
     pub kind: AddressType,
+    /// The name of its plan.
+    pub plan: Option<Arc<str>>,
     /// Subscriptions: the topic's address.
     pub topic: Option<Arc<str>>,
     /// Address of a deadLetter in the space.

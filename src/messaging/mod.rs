@@ -13,6 +13,7 @@ pub mod maps;
 pub mod model;
 pub mod names;
 pub mod output;
+pub mod plans;
 pub mod reason;
 pub mod router;
 pub mod status;

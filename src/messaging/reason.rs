@@ -23,6 +23,12 @@ pub const TOPIC_NOT_FOUND: &str = "TopicNotFound";
 pub const DEAD_LETTER_NOT_FOUND: &str = "DeadLetterNotFound";
 /// The address is there but no deadLetter.
 pub const DEAD_LETTER_WRONG_TYPE: &str = "DeadLetterWrongType";
+/// No such plan, or none named where there are some.
+pub const PLAN_NOT_FOUND: &str = "PlanNotFound";
+/// The plan does not fit the type, or the space may not use it.
+pub const PLAN_NOT_ALLOWED: &str = "PlanNotAllowed";
+/// A limit of the space's plan has no room.
+pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 /// The broker refused; the message has its words.
 pub const BROKER_REFUSED: &str = "BrokerRefused";
 /// The broker does not answer.
@@ -77,6 +83,9 @@ pub const ALL: &[&str] = &[
     TOPIC_NOT_FOUND,
     DEAD_LETTER_NOT_FOUND,
     DEAD_LETTER_WRONG_TYPE,
+    PLAN_NOT_FOUND,
+    PLAN_NOT_ALLOWED,
+    QUOTA_EXCEEDED,
     BROKER_REFUSED,
     BROKER_UNREACHABLE,
     NO_ROUTER_SERVING,

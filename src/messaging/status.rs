@@ -114,6 +114,8 @@ pub struct AddressStatus {
     pub ready: Option<Condition>,
     /// The address in force.
     pub address: Option<Arc<str>>,
+    /// The plan that it is charged for.
+    pub plan: Option<Arc<str>>,
     /// The brokers that hold it (each Active), by name.
     pub brokers: Vec<Arc<str>>,
     /// The last generation that was in force: there was something to keep from then on.

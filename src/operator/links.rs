@@ -150,7 +150,8 @@ mod tests {
     }
 
     fn broker() -> Broker {
-        Broker { name: "b".into(), host: "127.0.0.1".into(), port: 5672, router_host: None, router_port: None }
+        let (name, host) = ("b".into(), "127.0.0.1".into());
+        Broker { name, host, port: 5672, router_host: None, router_port: None, credit: 0 }
     }
 
     #[test]

@@ -53,6 +53,11 @@ fn changes() -> Vec<Change> {
     add(A, subscription("a"), consumers(2), None);
     add(A, consumers(2), consumers(3), None);
     add(A, consumers(2), subscription("a"), None);
+    for kind in [A, S] {
+        add(kind, json!({}), json!({"plan": "small"}), None);
+        add(kind, json!({"plan": "small"}), json!({"plan": "large"}), None);
+        add(kind, json!({"plan": "small"}), json!({}), None);
+    }
 
     let says = Some("spec.routerConfigRef is immutable: delete this AddressSpace and create another");
     let reference =

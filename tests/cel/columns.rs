@@ -24,7 +24,7 @@ const NAMESPACE: &str = "demo";
 const PRINTED: &[(&[&str], &str)] = &[
     (
         &["addr", "-o", "wide"],
-        "NAME ADDRESS TYPE READY REASON AGE MESSAGE\n\
+        "NAME ADDRESS TYPE PLAN READY REASON AGE MESSAGE\n\
          alerts multicast\n\
          archive subscription\n\
          dead-letters deadLetter\n\

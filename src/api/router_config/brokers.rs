@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::login::{Credentials, Tls};
 use super::name_in_force;
+use crate::api::plans::Credit;
 
 /// Where the brokers are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -29,6 +30,10 @@ pub struct ExternalBrokers {
         validation = (
             "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",
             "two brokers have the same name: give each a name of its own, or none"
+        ),
+        validation = (
+            "self.all(a, has(a.credit)) || !self.exists(a, has(a.credit))",
+            "some brokers have a credit and some have none, which cannot be compared: give each one, or none"
         )
     )]
     pub hosts: Vec<BrokerHost>,
@@ -42,7 +47,7 @@ pub struct ExternalBrokers {
 }
 
 /// A broker.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BrokerHost {
     /// What status and messages call the broker, such as east-1: lower case letters, digits, '-' and '.'. Default:
@@ -64,6 +69,11 @@ pub struct BrokerHost {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub router_port: Option<u16>,
+    /// How much brokerCredit the broker is made for, where brokers differ in size: a new queue or topic goes to the
+    /// one with the most that is free. It is no limit, since limits are those of space plans. A number with up to
+    /// three decimals, such as 100. Default: all brokers are alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit: Option<Credit>,
 }
 
 impl BrokerHost {

@@ -104,6 +104,29 @@ fn a_router_config_names_the_service_of_its_routers() {
 }
 
 #[test]
+fn plans_are_counted_in_thousandths() {
+    let config = config_of(json!({ "messaging": {
+        "brokers": { "external": { "hosts": [{ "host": "b", "port": 5672, "credit": 2.5 }] } },
+        "addressPlans": [
+            { "name": "small", "addressTypes": ["queue", "stream"], "brokerCredit": 0.29, "messageTtl": { "maximum": "1h" } },
+        ],
+        "spacePlans": [
+            { "name": "team", "limits": { "aggregate": 4, "addresses": 10 }, "addressPlans": ["small"] },
+            { "name": "all" },
+        ],
+    } }))
+    .unwrap();
+    assert_eq!(config.brokers[0].credit, 2_500);
+    let small = &config.address_plans[0];
+    assert_eq!((small.router, small.broker, small.ttl.maximum_ms), (0, 290, Some(3_600_000)));
+    assert_eq!(small.types, [AddressType::Queue], "a type of another version fits nothing");
+    let (team, all) = (&config.space_plans[0], &config.space_plans[1]);
+    let limits = Limits { aggregate: Some(4_000), addresses: Some(10), ..Limits::default() };
+    assert_eq!((team.limits, &*team.allowed[0]), (limits, "small"));
+    assert_eq!((all.limits, all.allowed.len()), (Limits::default(), 0));
+}
+
+#[test]
 fn the_default_owner_is_the_same_for_ever_and_differs_by_cluster_and_name() {
     let owner = |uid: &str, name: &str| default_owner(uid, &Key::new("infra", name)).to_string();
     // Written on brokers: if this changes, everything made before is lost sight of.

@@ -55,6 +55,7 @@ fn every_status_comes_back_as_it_was_decided() {
             accepted: condition(true, reason::ACCEPTED),
             ready: condition(true, reason::CONFIGURED),
             address: Some("orders".into()),
+            plan: Some("small".into()),
             brokers: vec!["b".into()],
             configured: Some(7),
             ttl: Ttl { minimum_ms: None, maximum_ms: Some(90_061_001) },

@@ -22,6 +22,9 @@ pub(super) enum Decision {
     Refuse(Refusal),
     /// Something that it needs is on its way: nothing to say yet.
     Wait(Refusal),
+    /// Whether there is room for it is not known yet; or there is none, and what it names may yet be refused, which
+    /// would be the better word.
+    Pend(Option<Refusal>),
     /// Hold it there.
     Hold(Box<Plan>),
 }
@@ -37,6 +40,8 @@ pub(super) struct Plan {
     pub refs: References,
     /// What the routers hold, in a standard space.
     pub route: Option<Route>,
+    /// Why its plan is not the one asked for: it was accepted before, and what was in force stays.
+    pub turned: Option<Refusal>,
 }
 
 impl Model {
@@ -53,6 +58,8 @@ impl Model {
         }
         if address.obj.meta.deleting {
             let held = (address.held(), address.refused);
+            self.leave_line(key);
+            self.recharge(key);
             self.evaluate_deletion(key);
             if self.addresses.get(key).is_some_and(|a| (a.held(), a.refused) != held) {
                 self.mark_referrers(key);
@@ -62,6 +69,8 @@ impl Model {
             return;
         }
         let decision = self.decide(address);
+        let decision = self.admit(key, decision);
+        let Some(address) = self.addresses.get(key) else { return };
         let refused = matches!(decision, Decision::Refuse(_));
         let (was_refused, now_ms) = (address.refused, self.now.mono_ms);
         if refused != was_refused
@@ -74,6 +83,7 @@ impl Model {
             }
         }
         if refused {
+            self.withdraw(key);
             self.disinherit(key);
         }
         if matches!(&decision, Decision::Wait((reason::WAITING_FOR_BROKER, _))) {
@@ -90,7 +100,9 @@ impl Model {
             && guarded
         {
             self.hold_plan(key, plan, true);
-            self.settle_in_force(key, plan);
+            if plan.turned.is_none() {
+                self.settle_in_force(key, plan);
+            }
         }
         if self.addresses.get(key).is_some_and(|a| (a.accepted, a.holds.clone(), a.refused) != held) {
             self.mark_referrers(key);
@@ -152,7 +164,16 @@ impl Model {
         }
         self.hold_route(route, claim);
         if let Some(address) = self.addresses.get_mut(key) {
-            (address.route, address.accepted) = (Some(route.clone()), true);
+            address.route = Some(route.clone());
+        }
+    }
+
+    /// What routers alone hold for an Address that is refused before it ever was in force goes: nothing in its status
+    /// would tell the next process to keep it.
+    fn withdraw(&mut self, key: &Key) {
+        let Some(address) = self.addresses.get(key).filter(|a| !a.accepted) else { return };
+        if let Some(route) = address.route.clone() {
+            self.clear_route(&route, Class::Change);
         }
     }
 
@@ -181,7 +202,7 @@ impl Model {
             return;
         }
         if let Some(address) = self.addresses.get_mut(key) {
-            (address.in_force, address.effective) = (Some(generation), effective);
+            (address.in_force, address.effective, address.accepted) = (Some(generation), effective, true);
         }
     }
 
@@ -189,6 +210,9 @@ impl Model {
         let none = Defaults::default();
         let config = self.spaces.get(&space).and_then(|s| self.configs.get(&s.obj.config));
         let defaults = config.map_or(&none, |c| &c.obj.defaults);
+        let plan = config.and_then(|c| c.address_plan(address.admitted.as_ref()?.plan.as_ref()?));
+        let laid_over = plan.map(|plan| plan.over(defaults));
+        let defaults = laid_over.as_ref().unwrap_or(defaults);
         let generation = address.obj.meta.generation;
         let single = config.is_none_or(|c| c.obj.single);
         let ground = (!single).then(|| ground(&names::prefix(&space, false)));
@@ -255,6 +279,11 @@ impl Model {
                 ),
             );
         }
+        if !address.accepted
+            && let Err(refusal) = self.wanted_plan(address)
+        {
+            return Decision::Refuse(refusal);
+        }
         let refs = match self.references(address, &space_key, &space.prefix) {
             Ok(refs) => refs,
             Err(other) => return other,
@@ -265,7 +294,7 @@ impl Model {
             slot: entry::route_slot(address.obj.kind, &slot, &refs),
         });
         match self.brokers_for(address, &space_key) {
-            Some(on) => Decision::Hold(Box::new(Plan { on, slot, refs, route })),
+            Some(on) => Decision::Hold(Box::new(Plan { on, slot, refs, route, turned: None })),
             None => Decision::Wait((reason::WAITING_FOR_BROKER, self.why_no_broker(&space_key).into())),
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::state::{AddressState, ConfigState, SpaceState};
-use super::told::Told;
+use super::state::{AddressState, ConfigState, Quota, SpaceState};
+use super::told::{Told, admitted, in_force, kept, was_accepted};
 use super::{Model, Timer};
 use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Kind, Now};
@@ -108,7 +108,12 @@ impl Model {
             // What is known of the past is what the status says: another leader may have acted since.
             address.in_force = in_force(&address.told.status);
             address.accepted = kept(&address.told.status);
+            address.admitted = admitted(&address.told.status);
+            (address.in_line, address.weighs) = (None, None);
             address.effective = Effective { ttl: address.told.status.ttl, redelivery: address.told.status.redelivery };
+        }
+        for members in self.members.values_mut() {
+            members.quota = Quota::default();
         }
         self.dirty_configs.extend(self.configs.keys().cloned());
         self.stale_configs.extend(self.configs.keys().cloned());
@@ -189,13 +194,14 @@ impl Model {
             || old.meta.deleting != new.meta.deleting
             || old.meta.force_delete != new.meta.force_delete
             || (&old.allowed, &old.defaults, &old.owner, old.single)
-                != (&new.allowed, &new.defaults, &new.owner, new.single);
+                != (&new.allowed, &new.defaults, &new.owner, new.single)
+            || (&old.address_plans, &old.space_plans) != (&new.address_plans, &new.space_plans);
         if changed {
             config.since_ms = self.now.mono_ms;
         }
-        let defaults = old.defaults != new.defaults;
         let service = |config: &RouterConfig| config.router_service.as_ref().map(|r| r.service.clone());
         let other_service = service(&old) != service(new);
+        let defaults = (&old.defaults, &old.address_plans) != (&new.defaults, &new.address_plans);
         let gone: Vec<Key> = old.secrets().filter(|s| !new.secrets().any(|n| n == *s)).cloned().collect();
         for secret in gone {
             if let Some(configs) = self.configs_of_secret.get_mut(&secret) {
@@ -264,6 +270,7 @@ impl Model {
                 ever_accepted: was_accepted(&object.status),
                 foreign: false,
                 prefix: "".into(),
+                plan: None,
                 broker: None,
                 cleared: false,
                 cleared_on: BTreeSet::new(),
@@ -346,6 +353,9 @@ impl Model {
                 ready: false,
                 refused: false,
                 since_ms: self.now.mono_ms,
+                admitted: admitted(&object.status),
+                in_line: None,
+                weighs: None,
                 placed: Vec::new(),
                 holds: Vec::new(),
                 route: None,
@@ -397,6 +407,7 @@ impl Model {
         let space = Key { namespace: key.namespace.clone(), name: state.obj.space.clone() };
         self.mark_referrers(key);
         self.release_vanished(key);
+        self.give_back(key);
         let Some(state) = self.addresses.remove(key) else { return };
         if let Some(at) = state.timer_ms {
             self.timers.remove(&(at, Timer::Address(key.clone())));
@@ -474,22 +485,6 @@ fn settle_write<S: PartialEq + Clone>(told: &mut Told<S>, done: &WriteDone) {
         }
         Err(_) => told.failed(done.seq),
     }
-}
-
-/// Whether a status tells of an acceptance, now or before: only what was accepted has a broker.
-fn was_accepted(status: &crate::messaging::status::AddressSpaceStatus) -> bool {
-    status.broker.is_some() || status.accepted.as_ref().is_some_and(|c| c.status)
-}
-
-/// Whether a status tells that the Address was accepted once, whatever is said of its spec now: there is something to
-/// keep.
-fn kept(status: &crate::messaging::status::AddressStatus) -> bool {
-    !status.brokers.is_empty() || status.configured.is_some()
-}
-
-/// The generation that a status says is in force.
-pub(super) fn in_force(status: &crate::messaging::status::AddressStatus) -> Option<i64> {
-    status.ready.as_ref().filter(|c| c.status).map(|c| c.generation)
 }
 
 fn remove_from<K: std::hash::Hash + Eq, V: Ord>(

@@ -7,6 +7,7 @@ use super::state::{Progress, Want};
 use crate::messaging::broker::is_ground;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::names;
+use crate::messaging::plans::Charge;
 
 impl Model {
     /// Checks every invariant; the first one broken, in words. Costs everything: for tests and simulations.
@@ -18,6 +19,7 @@ impl Model {
         self.check_counts()?;
         self.check_slots()?;
         self.check_routes()?;
+        self.check_quotas()?;
         self.check_timers()
     }
 
@@ -191,6 +193,53 @@ impl Model {
             }
             if on != members.on {
                 return Err(format!("{space}: counts {:?} on its brokers, has {on:?}", members.on));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_quotas(&self) -> Result<(), String> {
+        for (space, members) in &self.members {
+            let quota = &members.quota;
+            let all = || members.all.iter().filter_map(|key| Some((key, self.addresses.get(key)?)));
+            let admitted = all().filter_map(|(_, a)| a.admitted.as_ref());
+            let charged = admitted.fold(Charge::default(), |sum, admitted| sum.plus(admitted.charge));
+            if charged != quota.charged {
+                return Err(format!("{space}: is charged {:?}, has {charged:?}", quota.charged));
+            }
+            let mut waiting = 0;
+            for (key, address) in all() {
+                let Some(more) = address.in_line else { continue };
+                waiting += 1;
+                let there =
+                    quota.line.get(&more).is_some_and(|l| l.contains(&(address.obj.meta.created_s, key.clone())));
+                if !there || address.obj.meta.deleting {
+                    return Err(format!("{key}: waits for room, and the line does not know it"));
+                }
+            }
+            if waiting != quota.line.values().map(BTreeSet::len).sum::<usize>() {
+                return Err(format!("{space}: somebody in line does not wait"));
+            }
+            let limits = self.limits(space).map(|(_, limits)| limits).unwrap_or_default();
+            let config = self.spaces.get(space).and_then(|s| self.configs.get(&s.obj.config));
+            let called = self.active() && config.is_some_and(|c| c.all_known()) && self.to_admit.is_empty();
+            if called && quota.line.keys().any(|more| limits.fits(quota.charged, *more)) {
+                return Err(format!("{space}: has room for somebody who waits for it"));
+            }
+        }
+        for (config, state) in &self.configs {
+            for (name, target) in &state.targets {
+                if target.used != target.weights.values().sum::<i64>() {
+                    return Err(format!("{name}: the credits do not add up"));
+                }
+                for (key, each) in &target.weights {
+                    let weighs = self.addresses.get(key).and_then(|a| a.weighs.as_ref());
+                    let same =
+                        weighs.is_some_and(|w| w.config == *config && w.brokers.contains(name) && w.each == *each);
+                    if !same {
+                        return Err(format!("{key}: takes {each} of {name}, and does not know"));
+                    }
+                }
             }
         }
         Ok(())

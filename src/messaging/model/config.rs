@@ -307,7 +307,7 @@ impl Model {
             }
             self.dirty_addresses.insert(holder.clone());
         }
-        self.displace(&id.name, target.placed);
+        self.displace(&id.name, target.placed, target.weights);
         self.mark_spaces_of(&id.config);
     }
 
@@ -329,7 +329,7 @@ impl Model {
                     (address.in_force, address.taken) = (in_force, false);
                 }
             }
-            self.displace(&id.name, target.placed);
+            self.displace(&id.name, target.placed, target.weights);
         }
         for (name, router) in routers.targets {
             if router.line.started() {

@@ -165,8 +165,13 @@ impl Model {
 
     /// Leaves only the way out of a queue on the routers; whether every router that can be reached has it so.
     fn close_the_way_in(&mut self, key: &Key, route: &Route, on: &[TargetId], slot: &Slot) -> bool {
-        let plan =
-            Plan { on: on.to_vec(), slot: slot.clone(), refs: References::default(), route: Some(route.clone()) };
+        let plan = Plan {
+            on: on.to_vec(),
+            slot: slot.clone(),
+            refs: References::default(),
+            route: Some(route.clone()),
+            turned: None,
+        };
         if self.addresses.get(key).is_some_and(|a| !a.taken) {
             self.hold_route_of(key, &plan, false);
         }
@@ -206,6 +211,7 @@ impl Model {
     fn release(&mut self, key: &Key) {
         self.let_go_of_all(key);
         self.unplace(key);
+        self.give_back(key);
         if let Some(route) = self.addresses.get(key).and_then(|a| a.route.clone()) {
             self.disown_route(&route);
         }

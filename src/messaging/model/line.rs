@@ -23,7 +23,7 @@ pub(super) struct Line {
     pub down_ms: u64,
     /// What was last shown, for telling transitions.
     pub shown: Option<TargetState>,
-    /// Read at least once, or failed at it: a placement need not wait for it.
+    /// Read at least once, or failing for so long that a placement need not wait for it.
     pub known: bool,
     pub read_once: bool,
     /// Compared since it was connected: what was acknowledged before is still there.

@@ -14,6 +14,7 @@ mod line;
 mod marks;
 mod place;
 mod placing;
+mod quota;
 mod routers;
 mod routes;
 mod services;
@@ -124,6 +125,8 @@ pub struct Model {
     to_compare: BTreeSet<TargetId>,
     /// Addresses that may be placed now, by RouterConfig and creation.
     to_place: BTreeSet<(Key, i64, Key)>,
+    /// Spaces that may have room for who waits for it.
+    to_admit: BTreeSet<Key>,
     timers: BTreeSet<(u64, Timer)>,
     seq: u64,
     generation: u64,
@@ -164,6 +167,7 @@ impl Model {
             stale_configs: BTreeSet::new(),
             to_compare: BTreeSet::new(),
             to_place: BTreeSet::new(),
+            to_admit: BTreeSet::new(),
             timers: BTreeSet::new(),
             seq: 0,
             generation: 0,
@@ -212,6 +216,9 @@ impl Model {
                     Plane::Broker => self.compare(&target),
                     Plane::Router => self.compare_router(&target),
                 }
+            } else if let Some(space) = self.to_admit.pop_first() {
+                // Last, when all that is charged already has been counted.
+                self.admit_waiting(&space);
             } else {
                 break;
             }

@@ -74,6 +74,7 @@ impl Model {
 
     /// A broker has become known: spaces that waited for it can be placed.
     pub(super) fn mark_unplaced(&mut self, id: &TargetId) {
+        self.call_the_lines(&id.config, &id.name);
         self.place_the_rest(&id.config);
         if self.configs.get(&id.config).is_none_or(|config| config.targets.len() == 1) {
             return;

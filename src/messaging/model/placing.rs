@@ -1,58 +1,69 @@
 //! Which brokers hold a queue or topic of a standard space. What is found is the placement, above any computation;
 //! once placed it stays.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Model;
-use super::state::{AddressState, ConfigState};
+use super::state::{AddressState, ConfigState, Target};
 use crate::messaging::broker::{Contents, Routing};
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::input::AddressType;
 use crate::messaging::names;
 
 impl Model {
-    /// Puts an Address that has no broker in line for one.
+    /// Puts an Address that has no broker where its status says, or brokers hold it; else in line for one, so that
+    /// what is known is counted before anything is chosen.
     pub(super) fn await_placement(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key).filter(|a| a.placed.is_empty() && placeable(a)) else { return };
         let Some(space) = self.spaces.get(&Self::space_key(address)).filter(|s| s.obj.standard) else { return };
-        self.to_place.insert((space.obj.config.clone(), address.obj.meta.created_s, key.clone()));
+        let (name, created) = (space.obj.config.clone(), address.obj.meta.created_s);
+        let Some(config) = self.configs.get(&name) else { return };
+        match self.known_brokers(address, config) {
+            known if known.is_empty() => drop(self.to_place.insert((name, created, key.clone()))),
+            known => self.place_on(key, &name, known),
+        }
     }
 
     /// A broker has become known, or can be reached again: whoever no broker could be chosen for is in line once more.
-    pub(super) fn place_the_rest(&mut self, config: &Key) {
-        let Some(state) = self.configs.get_mut(config) else { return };
-        let waiting = std::mem::take(&mut state.unplaced);
-        self.to_place.extend(waiting.into_iter().map(|(created, key)| (config.clone(), created, key)));
+    pub(super) fn place_the_rest(&mut self, name: &Key) {
+        let Some(config) = self.configs.get_mut(name) else { return };
+        for (created, key) in std::mem::take(&mut config.unplaced) {
+            let (Some(address), Some(config)) = (self.addresses.get(&key), self.configs.get(name)) else { continue };
+            match self.known_brokers(address, config) {
+                known if known.is_empty() => drop(self.to_place.insert((name.clone(), created, key))),
+                known => self.place_on(&key, name, known),
+            }
+        }
     }
 
-    /// Places one Address (the oldest come first), as far as that can be decided: by its status, by what brokers hold,
-    /// and, once every broker has been asked or given up, on the broker with the fewest.
+    /// Places one Address that is nowhere yet (the oldest come first), once every broker has been asked or given up.
     pub(super) fn place_address(&mut self, name: &Key, created: i64, key: Key) {
         let Some(address) = self.addresses.get(&key).filter(|a| a.placed.is_empty() && !a.released) else { return };
         let space = self.spaces.get(&Self::space_key(address)).filter(|space| space.obj.config == *name);
         let (Some(_), Some(config)) = (space, self.configs.get(name)) else { return };
-        let mut chosen = self.told_brokers(address, config);
-        if chosen.is_empty() {
-            chosen = self.found_brokers(address, config);
+        let deleting = address.obj.meta.deleting;
+        if !deleting && address.admitted.is_none() {
+            return;
         }
-        if chosen.is_empty() && address.obj.meta.deleting {
-            if config.targets.values().all(|t| t.line.known) {
-                // There is nothing of it anywhere.
-                self.dirty_addresses.insert(key);
-                return;
-            }
-        } else if chosen.is_empty() {
-            chosen.extend(choose(config));
-        }
-        if !chosen.is_empty() {
-            self.place_on(&key, name, chosen);
+        let chosen = if deleting { None } else { choose(config) };
+        if let Some(chosen) = chosen {
+            self.place_on(&key, name, vec![chosen]);
+        } else if deleting && config.all_known() {
+            // There is nothing of it anywhere.
+            self.dirty_addresses.insert(key);
         } else if let Some(config) = self.configs.get_mut(name) {
             config.unplaced.insert((created, key));
         }
     }
 
+    fn known_brokers(&self, address: &AddressState, config: &ConfigState) -> Vec<Arc<str>> {
+        let told = self.told_brokers(address, config);
+        if told.is_empty() { self.found_brokers(address, config) } else { told }
+    }
+
     /// The brokers that its status names and that are still there.
-    fn told_brokers(&self, address: &AddressState, config: &ConfigState) -> Vec<Arc<str>> {
+    pub(super) fn told_brokers(&self, address: &AddressState, config: &ConfigState) -> Vec<Arc<str>> {
         let told = &address.told.status.brokers;
         told.iter().filter(|name| config.targets.contains_key(*name)).cloned().collect()
     }
@@ -79,8 +90,9 @@ impl Model {
             }
         }
         if let Some(address) = self.addresses.get_mut(key) {
-            address.placed = brokers;
+            address.placed = brokers.clone();
         }
+        self.weigh(key, brokers);
         self.dirty_addresses.insert(key.clone());
     }
 
@@ -104,7 +116,12 @@ impl Model {
 
     /// A broker is no part of the RouterConfig any more: what was placed there is placed anew, or stays where else
     /// it is.
-    pub(super) fn displace(&mut self, broker: &Arc<str>, placed: impl IntoIterator<Item = Key>) {
+    pub(super) fn displace(&mut self, broker: &Arc<str>, placed: BTreeSet<Key>, weights: BTreeMap<Key, i64>) {
+        for key in weights.into_keys() {
+            if let Some(weight) = self.addresses.get_mut(&key).and_then(|a| a.weighs.as_mut()) {
+                weight.brokers.retain(|name| name != broker);
+            }
+        }
         for key in placed {
             if let Some(address) = self.addresses.get_mut(&key) {
                 address.placed.retain(|name| name != broker);
@@ -118,18 +135,20 @@ pub(super) fn placeable(address: &AddressState) -> bool {
     matches!(address.obj.kind, AddressType::Queue | AddressType::Topic)
 }
 
-fn holds(contents: &Contents, slot: &Slot, kind: AddressType) -> bool {
+pub(super) fn holds(contents: &Contents, slot: &Slot, kind: AddressType) -> bool {
     match kind {
         AddressType::Topic => contents.addresses.get(slot).is_some_and(|types| types.contains(&Routing::Multicast)),
         _ => contents.queues.contains_key(slot),
     }
 }
 
-/// The reachable broker with the fewest, ties by name; none before every broker was asked or given up.
+/// The reachable broker with the most free credit, then the one with the fewest, ties by name; none before every
+/// broker was asked or given up.
 fn choose(config: &ConfigState) -> Option<Arc<str>> {
-    if config.targets.values().any(|t| !t.line.known) {
+    if !config.all_known() {
         return None;
     }
     let reachable = config.targets.iter().filter(|(_, t)| t.line.connected());
-    reachable.min_by_key(|(name, t)| (t.placed.len(), (*name).clone())).map(|(name, _)| name.clone())
+    let rank = |(name, t): &(&Arc<str>, &Target)| (t.used - t.broker.credit, t.placed.len(), Arc::clone(name));
+    reachable.min_by_key(rank).map(|(name, _)| name.clone())
 }

@@ -10,6 +10,7 @@ use crate::messaging::ids::{Key, Kind, TargetId};
 use crate::messaging::input::{Allowed, LabelTest, RouterConfig};
 use crate::messaging::names;
 use crate::messaging::output::{Status, Write};
+use crate::messaging::plans::SpacePlan;
 use crate::messaging::reason;
 use crate::messaging::status::{AddressSpaceStatus, Condition, TargetState};
 
@@ -21,11 +22,15 @@ impl Model {
         let accept = self.accept_space(key, space);
         let config = self.configs.get(&space.obj.config);
         let prefix = config.map(|c| names::prefix(key, c.obj.single));
+        let plan = config.and_then(|c| c.space_plan(space.obj.plan.as_ref()?)).cloned();
         let Some(space) = self.spaces.get_mut(key) else { return };
         let changed = space.foreign != foreign || space.accept.as_ref() != Some(&accept);
         space.foreign = foreign;
         space.ever_accepted |= accept.is_ok();
         space.accept = Some(accept);
+        let terms = |plan: &Option<SpacePlan>| plan.as_ref().map(|plan| (plan.name.clone(), plan.allowed.clone()));
+        let changed = changed || terms(&space.plan) != terms(&plan);
+        space.plan = plan;
         if let Some(prefix) = prefix {
             space.prefix = prefix;
         }
@@ -33,6 +38,7 @@ impl Model {
         if changed || moved {
             self.mark_addresses_of(key);
         }
+        self.call_the_line(key);
         self.stale_spaces.insert(key.clone());
         let empty = !self.members.contains_key(key) && self.unreadable_address(&key.namespace).is_none();
         if empty && self.spaces.get(key).is_some_and(|s| s.obj.meta.deleting && !s.cleared) {
@@ -98,6 +104,28 @@ impl Model {
                      or make the space of type brokered"
                 ),
             );
+        }
+        match (&space.obj.plan, config.obj.space_plans.is_empty()) {
+            (None, true) => {}
+            (Some(plan), true) => {
+                return refuse(
+                    reason::PLAN_NOT_FOUND,
+                    format!(
+                        "spec.plan names {plan}, and RouterConfig {name} has no spacePlans: remove spec.plan, or have \
+                         the plan added there"
+                    ),
+                );
+            }
+            (plan, false) => {
+                if plan.as_ref().and_then(|plan| config.space_plan(plan)).is_none() {
+                    let what = match plan {
+                        Some(plan) => format!("spec.plan names {plan}, which RouterConfig {name} does not have"),
+                        None => format!("spec.plan is missing, and RouterConfig {name} has spacePlans"),
+                    };
+                    let all: Vec<&str> = config.obj.space_plans.iter().map(|plan| &*plan.name).collect();
+                    return refuse(reason::PLAN_NOT_FOUND, format!("{what}: name one of {}", all.join(", ")));
+                }
+            }
         }
         if config.obj.single
             && let Some(winner) = self.single_winner(name)

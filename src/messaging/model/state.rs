@@ -12,6 +12,7 @@ use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Now, Slot, TargetId};
 use crate::messaging::input::{Address, AddressSpace, Broker, RouterConfig};
 use crate::messaging::maps::{Map, Set};
+use crate::messaging::plans::{Charge, SpacePlan};
 use crate::messaging::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
 
 /// A refusal by the model itself: reason and message of `Accepted`.
@@ -29,8 +30,14 @@ pub(super) struct AddressState {
     pub refused: bool,
     /// Accepted now or at some time before: never deprovisioned for what its references do later.
     pub accepted: bool,
+    /// What its space is charged for it; none while there is no room for it.
+    pub admitted: Option<Admitted>,
+    /// It waits for room for so much more.
+    pub in_line: Option<Charge>,
     /// Brokers that a queue or topic of a standard space is placed on.
     pub placed: Vec<Arc<str>>,
+    /// The brokers whose credit it takes.
+    pub weighs: Option<Weight>,
     /// The brokers that hold its slot, in the order of their names.
     pub holds: Vec<TargetId>,
     /// What its routers hold for it.
@@ -48,6 +55,24 @@ pub(super) struct AddressState {
     /// Its deletion may end.
     pub released: bool,
     pub timer_ms: Option<u64>,
+}
+
+/// What a space is charged for an Address.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Admitted {
+    /// The plan in force.
+    pub plan: Option<Arc<str>>,
+    /// What it costs now.
+    pub charge: Charge,
+}
+
+/// What an Address takes of brokers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Weight {
+    pub config: Key,
+    pub brokers: Vec<Arc<str>>,
+    /// Thousandths of credit of each of them.
+    pub each: i64,
 }
 
 /// A slot of the routers of a RouterConfig.
@@ -77,6 +102,18 @@ pub(super) struct Members {
     pub ready: i64,
     /// How many of a standard space's Addresses each broker holds.
     pub on: BTreeMap<Arc<str>, i64>,
+    pub quota: Quota,
+}
+
+/// Who has room in a space, and who waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Quota {
+    /// The sum of all that is admitted.
+    pub charged: Charge,
+    /// Who waits, by creation, under what each asks for: so that those who fit are found without looking at the rest.
+    pub line: BTreeMap<Charge, BTreeSet<(i64, Key)>>,
+    /// Those of them who were not told yet that there is none.
+    pub untold: BTreeSet<Key>,
 }
 
 /// One AddressSpace.
@@ -90,6 +127,8 @@ pub(super) struct SpaceState {
     pub ever_accepted: bool,
     pub foreign: bool,
     pub prefix: Arc<str>,
+    /// Its plan, as far as the RouterConfig has it: as last looked at.
+    pub plan: Option<SpacePlan>,
     /// The broker of a brokered space.
     pub broker: Option<Arc<str>>,
     /// It is deleted, and what it shared on its brokers is taken away.
@@ -220,6 +259,10 @@ pub(super) struct Target {
     pub sample: usize,
     /// Addresses of standard spaces that are placed here.
     pub placed: BTreeSet<Key>,
+    /// Thousandths of credit that each Address takes here.
+    pub weights: BTreeMap<Key, i64>,
+    /// Their sum.
+    pub used: i64,
 }
 
 impl Target {
@@ -237,6 +280,8 @@ impl Target {
             fill: Set::default(),
             sample: 0,
             placed: BTreeSet::new(),
+            weights: BTreeMap::new(),
+            used: 0,
         }
     }
 

@@ -49,10 +49,6 @@ impl Model {
                 (target.line.reading, target.contents, target.line.resync_ms) = (false, None, None);
                 (target.line.compared, target.session_mark) = (false, acks);
                 target.line.turn(TargetState::Unreachable, words, now);
-                let first = !std::mem::replace(&mut target.line.known, true);
-                if first {
-                    self.mark_unplaced(id);
-                }
             }
             Link::Lost(slot) => self.apply_lost(id, &slot),
         }

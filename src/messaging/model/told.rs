@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use super::state::Admitted;
 use crate::messaging::output::FinalizerChange;
+use crate::messaging::plans::Charge;
+use crate::messaging::status::{AddressSpaceStatus, AddressStatus};
 
 /// What the API server holds of one object's status and finalizer, as far as we know: what was watched, or written
 /// since.
@@ -101,6 +104,29 @@ impl<S: PartialEq + Clone> Told<S> {
             self.refused = Some((out.status, out.finalizer));
         }
     }
+}
+
+/// Whether a status tells of an acceptance, now or before: only what was accepted has a prefix or a broker.
+pub(super) fn was_accepted(status: &AddressSpaceStatus) -> bool {
+    let told = status.broker.is_some() || status.address_prefix.is_some();
+    told || status.accepted.as_ref().is_some_and(|c| c.status)
+}
+
+/// Whether a status tells that the Address was accepted once, whatever is said of its spec now: there is something to
+/// keep.
+pub(super) fn kept(status: &AddressStatus) -> bool {
+    !status.brokers.is_empty() || status.configured.is_some()
+}
+
+/// What a status tells that a space is charged for; how much that is, its RouterConfig says.
+pub(super) fn admitted(status: &AddressStatus) -> Option<Admitted> {
+    let accepted = kept(status) || status.accepted.as_ref().is_some_and(|c| c.status);
+    accepted.then(|| Admitted { plan: status.plan.clone(), charge: Charge::default() })
+}
+
+/// The generation that a status says is in force.
+pub(super) fn in_force(status: &AddressStatus) -> Option<i64> {
+    status.ready.as_ref().filter(|c| c.status).map(|c| c.generation)
 }
 
 #[cfg(test)]

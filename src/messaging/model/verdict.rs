@@ -115,6 +115,7 @@ impl Model {
             accepted: condition(&told.accepted, accepted.2, accepted.0, accepted.1),
             ready: condition(&told.ready, ready, why.0, why.1),
             address: Some(address.obj.address.clone()),
+            plan: address.admitted.as_ref().and_then(|admitted| admitted.plan.clone()),
             // Also of one that is refused now: it tells the next process that there is something to keep.
             brokers: match address.holds.is_empty() {
                 true => told.brokers.clone(),
@@ -130,7 +131,9 @@ impl Model {
         let patience = address.since_ms + self.timing.configuring_ms;
         let told = address.told.latest();
         match decision {
-            Decision::Foreign => Say::Keep,
+            Decision::Foreign | Decision::Pend(None) => Say::Keep,
+            Decision::Pend(Some(_)) if patience > now => Say::KeepUntil(patience),
+            Decision::Pend(Some((reason, message))) => Say::Refused(reason, message.clone()),
             Decision::Refuse((reason, message)) => {
                 let missing = [
                     reason::SPACE_NOT_FOUND,
@@ -143,15 +146,13 @@ impl Model {
                     return Say::KeepUntil(patience);
                 }
                 let keeps = !told.brokers.is_empty();
-                let message = if keeps {
-                    format!("{message}; what was in force before still is").into()
-                } else {
-                    message.clone()
-                };
-                Say::Refused(reason, message)
+                Say::Refused(reason, if keeps { and_keeps(message) } else { message.clone() })
             }
             Decision::Wait((reason, message)) => self.say_waiting(address, reason, message),
-            Decision::Hold(plan) => self.say_of_plan(address, plan),
+            Decision::Hold(plan) => match &plan.turned {
+                Some((reason, message)) => Say::Refused(reason, and_keeps(message)),
+                None => self.say_of_plan(address, plan),
+            },
         }
     }
 
@@ -316,4 +317,10 @@ impl Model {
             _ => None,
         })
     }
+}
+
+/// What was accepted before and is refused now keeps what it has, and says so.
+fn and_keeps(message: &Arc<str>) -> Arc<str> {
+    const KEEPS: &str = "; what was in force before still is";
+    if message.ends_with(KEEPS) { message.clone() } else { format!("{message}{KEEPS}").into() }
 }

@@ -4,10 +4,12 @@
 use proptest::prelude::*;
 
 use super::peer::Broker;
+use super::samples::{address_plans, plan, shuffle, space_plan, space_plans};
 use super::world::{World, key};
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{AddressType, Input, Link};
 use crate::messaging::router::Entry;
+use crate::messaging::status::AddressStatus;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Two of them are one address.
@@ -15,7 +17,11 @@ const PLACES: [&str; 5] = ["x.y", "x/y", "z", "t", "dead"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    Create { name: usize, place: usize, kind: usize, topic: usize, dead: Option<usize>, when_empty: bool },
+    Create { name: usize, place: usize, kind: usize, topic: usize, dead: Option<usize>, when_empty: bool, plan: usize },
+    Plan { name: usize, plan: usize },
+    SpacePlan(usize),
+    Plans { address: usize, space: usize },
+    Forget(usize),
     Change { name: usize, dead: Option<usize>, ttl: i64 },
     Delete(usize),
     Strip(usize),
@@ -50,8 +56,12 @@ fn step() -> impl Strategy<Value = Step> {
     let name = 0..NAMES.len();
     let place = 0..PLACES.len();
     prop_oneof![
-        6 => (name.clone(), place.clone(), 0..6usize, place.clone(), proptest::option::of(place.clone()), any::<bool>())
-            .prop_map(|(name, place, kind, topic, dead, when_empty)| Step::Create { name, place, kind, topic, dead, when_empty }),
+        6 => (name.clone(), place.clone(), 0..6usize, place.clone(), proptest::option::of(place.clone()), any::<bool>(), 0..8usize)
+            .prop_map(|(name, place, kind, topic, dead, when_empty, plan)| Step::Create { name, place, kind, topic, dead, when_empty, plan }),
+        3 => (name.clone(), 0..8usize).prop_map(|(name, plan)| Step::Plan { name, plan }),
+        1 => (0..4usize).prop_map(Step::SpacePlan),
+        1 => (0..4usize, 0..4usize).prop_map(|(address, space)| Step::Plans { address, space }),
+        1 => name.clone().prop_map(Step::Forget),
         3 => (name.clone(), proptest::option::of(place.clone()), 1..4i64).prop_map(|(name, dead, ttl)| Step::Change { name, dead, ttl }),
         4 => name.clone().prop_map(Step::Delete),
         1 => name.clone().prop_map(Step::Strip),
@@ -87,7 +97,7 @@ fn kind(index: usize) -> AddressType {
 
 fn play(w: &mut World, step: &Step) {
     match step {
-        Step::Create { name, place, kind: k, topic, dead, when_empty } => {
+        Step::Create { name, place, kind: k, topic, dead, when_empty, plan: p } => {
             let (name, kind) = (NAMES[*name], kind(*k));
             if w.addresses.contains_key(&key(name)) {
                 return;
@@ -98,7 +108,19 @@ fn play(w: &mut World, step: &Step) {
                 let names_dead = matches!(kind, AddressType::Queue | AddressType::Topic);
                 a.dead_letter = dead.filter(|_| names_dead).map(|d| PLACES[d].into());
                 a.when_empty = *when_empty;
+                a.plan = plan(*p);
             });
+        }
+        Step::Plan { name, plan: p } => w.change(NAMES[*name], |a| a.plan = plan(*p)),
+        Step::SpacePlan(which) => w.change_space("s", |s| s.plan = space_plan(*which)),
+        Step::Plans { address, space } => w.change_config(|c| {
+            (c.address_plans, c.space_plans) = (address_plans(*address), space_plans(*space));
+        }),
+        Step::Forget(name) => {
+            if let Some(address) = w.addresses.get_mut(&key(NAMES[*name])) {
+                address.status = AddressStatus::default();
+            }
+            w.restart();
         }
         Step::Change { name, dead, ttl } => w.change(NAMES[*name], |a| {
             if matches!(a.kind, AddressType::Queue | AddressType::Topic) {
@@ -281,7 +303,8 @@ fn outcome(w: &World) -> String {
     for (key, a) in &w.addresses {
         let ready = a.status.ready.as_ref().map(|c| (c.status, c.reason, c.generation));
         let accepted = a.status.accepted.as_ref().map(|c| (c.status, c.reason));
-        writeln!(text, "{key} {:?} {ready:?} {accepted:?} {:?} {:?}", a.kind, a.status.ttl, a.status.brokers).unwrap();
+        let AddressStatus { ttl, plan, brokers, .. } = &a.status;
+        writeln!(text, "{key} {:?} {ready:?} {accepted:?} {ttl:?} {plan:?} {brokers:?}", a.kind).unwrap();
     }
     for (key, s) in &w.spaces {
         let ready = s.status.ready.as_ref().map(|c| (c.status, c.reason));
@@ -361,6 +384,7 @@ proptest! {
         policy in any::<bool>(),
         standard in any::<bool>(),
         followed in any::<bool>(),
+        planned in any::<bool>(),
         steps in proptest::collection::vec(step(), 1..30),
     ) {
         let mut w = match (standard, followed) {
@@ -369,6 +393,10 @@ proptest! {
             (false, _) => World::new(),
         };
         w.policy = policy;
+        if planned {
+            play(&mut w, &Step::Plans { address: 1, space: 2 });
+            play(&mut w, &Step::SpacePlan(0));
+        }
         for step in &steps {
             play(&mut w, step);
             keeps_messages(&w)?;
@@ -383,5 +411,49 @@ proptest! {
         holds(&mut w)?;
         prop_assert_eq!(&lived, &outcome(&w), "a model built afresh ends elsewhere");
         prop_assert_eq!(writes, w.status_writes, "a restart wrote something");
+    }
+
+    #[test]
+    fn any_order_of_events_gives_the_same(
+        standard in any::<bool>(),
+        plans in (0..4usize, 0..4usize),
+        steps in proptest::collection::vec(step(), 1..30),
+        forgotten in proptest::collection::vec(any::<bool>(), NAMES.len()),
+        seed in any::<u64>(),
+    ) {
+        let mut w = if standard { World::routed(&BROKERS, &["r1", "r2"]) } else { World::new() };
+        play(&mut w, &Step::SpacePlan(0));
+        play(&mut w, &Step::Plans { address: plans.0, space: plans.1 });
+        for step in &steps {
+            play(&mut w, step);
+        }
+        rest(&mut w);
+        // Nobody but the brokers knows what was accepted of these.
+        for (name, _) in NAMES.iter().zip(forgotten).filter(|(_, forgotten)| *forgotten) {
+            if let Some(address) = w.addresses.get_mut(&key(name)) {
+                address.status = AddressStatus::default();
+            }
+        }
+        let before = (w.configs.clone(), w.spaces.clone(), w.addresses.clone(), w.brokers.clone(), w.routers.clone());
+        let mut outcomes = Vec::new();
+        for seed in [seed, seed.wrapping_add(1), !seed] {
+            (w.configs, w.spaces, w.addresses, w.brokers, w.routers) = before.clone();
+            let mut brokers = BROKERS;
+            for broker in brokers {
+                w.broker(broker).up = false;
+            }
+            w.restart_in(|inputs| shuffle(inputs, seed));
+            w.run();
+            shuffle(&mut brokers, seed);
+            for broker in brokers {
+                w.broker_up(broker);
+                w.run();
+            }
+            w.advance(1_300_000);
+            holds(&mut w)?;
+            outcomes.push(outcome(&w));
+        }
+        prop_assert_eq!(&outcomes[0], &outcomes[1]);
+        prop_assert_eq!(&outcomes[0], &outcomes[2]);
     }
 }

@@ -180,6 +180,7 @@ impl World {
                 port: 5672,
                 router_host: None,
                 router_port: None,
+                credit: 0,
             })
             .collect();
         for broker in &brokers {
@@ -201,6 +202,8 @@ impl World {
             broker_credentials_secret: None,
             readiness: Readiness::default(),
             defaults: Defaults::default(),
+            address_plans: Vec::new(),
+            space_plans: Vec::new(),
             resync: None,
             prune_orphans: None,
             status: RouterConfigStatus::default(),
@@ -212,8 +215,8 @@ impl World {
 
     pub fn space(&mut self, name: &str) {
         let meta = self.meta(name);
-        let space =
-            AddressSpace { meta, config: key("rc"), standard: self.standard, status: AddressSpaceStatus::default() };
+        let status = AddressSpaceStatus::default();
+        let space = AddressSpace { meta, config: key("rc"), standard: self.standard, plan: None, status };
         self.spaces.insert(key(name), space.clone());
         self.input(Input::AddressSpace(Box::new(space)));
     }
@@ -229,6 +232,7 @@ impl World {
             space: "s".into(),
             address: name.into(),
             kind,
+            plan: None,
             topic: None,
             dead_letter: None,
             expiry: None,
@@ -243,65 +247,6 @@ impl World {
         edit(&mut address);
         self.addresses.insert(key(name), address.clone());
         self.input(Input::Address(Box::new(address)));
-    }
-
-    /// Changes a live object as `kubectl apply` would (generation and version rise).
-    pub fn change(&mut self, name: &str, edit: impl FnOnce(&mut Address)) {
-        self.version += 1;
-        let version = self.version;
-        let Some(address) = self.addresses.get_mut(&key(name)) else { return };
-        edit(address);
-        (address.meta.version, address.meta.generation) = (version, address.meta.generation + 1);
-        let address = address.clone();
-        self.input(Input::Address(Box::new(address)));
-    }
-
-    pub fn change_config(&mut self, edit: impl FnOnce(&mut RouterConfig)) {
-        self.version += 1;
-        let version = self.version;
-        let Some(config) = self.configs.get_mut(&key("rc")) else { return };
-        edit(config);
-        (config.meta.version, config.meta.generation) = (version, config.meta.generation + 1);
-        let config = config.clone();
-        self.input(Input::RouterConfig(Box::new(config)));
-    }
-
-    /// `kubectl delete addr`.
-    pub fn delete(&mut self, name: &str) {
-        self.version += 1;
-        let version = self.version;
-        let Some(address) = self.addresses.get_mut(&key(name)) else { return };
-        if !address.meta.finalizer {
-            return self.vanish(name);
-        }
-        (address.meta.deleting, address.meta.version) = (true, version);
-        address.meta.generation += 1;
-        let address = address.clone();
-        self.input(Input::Address(Box::new(address)));
-    }
-
-    pub fn delete_space(&mut self, name: &str) {
-        self.version += 1;
-        let version = self.version;
-        let Some(space) = self.spaces.get_mut(&key(name)) else { return };
-        (space.meta.deleting, space.meta.version) = (true, version);
-        let space = space.clone();
-        self.input(Input::AddressSpace(Box::new(space)));
-    }
-
-    pub fn delete_config(&mut self, name: &str) {
-        self.version += 1;
-        let version = self.version;
-        let Some(config) = self.configs.get_mut(&key(name)) else { return };
-        (config.meta.deleting, config.meta.version) = (true, version);
-        let config = config.clone();
-        self.input(Input::RouterConfig(Box::new(config)));
-    }
-
-    /// The object is gone from the API server, whatever finalizers it had.
-    pub fn vanish(&mut self, name: &str) {
-        self.addresses.remove(&key(name));
-        self.input(Input::Vanished(Kind::Address, key(name)));
     }
 
     pub fn id(&self, broker: &str) -> TargetId {
@@ -483,6 +428,11 @@ impl World {
 
     /// A new operator process: the objects as they are, the brokers as they are, nothing remembered.
     pub fn restart(&mut self) {
+        self.restart_in(|_| {});
+    }
+
+    /// The same, with the objects told in another order.
+    pub fn restart_in(&mut self, order: impl FnOnce(&mut Vec<Input>)) {
         self.model = Model::new(Timing::default());
         for broker in self.brokers.values_mut() {
             broker.incarnation = 0;
@@ -494,10 +444,11 @@ impl World {
         }
         self.live.clear();
         self.wake = None;
-        let inputs: Vec<Input> = (self.configs.values().cloned().map(|c| Input::RouterConfig(Box::new(c))))
+        let mut inputs: Vec<Input> = (self.configs.values().cloned().map(|c| Input::RouterConfig(Box::new(c))))
             .chain(self.spaces.values().cloned().map(|s| Input::AddressSpace(Box::new(s))))
             .chain(self.addresses.values().cloned().map(|a| Input::Address(Box::new(a))))
             .collect();
+        order(&mut inputs);
         for input in inputs {
             self.input(input);
         }
