@@ -303,6 +303,10 @@ pub struct AddressBroker {
 pub enum AddressBrokerState {
     /// It takes and gives messages.
     Active,
+    /// It does so until the brokers to which the queue moves do.
+    Migrating,
+    /// It takes no messages any more, gives those that it has, and goes when the broker says that it is empty.
+    Draining,
     /// A value that this version does not know.
     #[serde(other)]
     #[schemars(skip)]

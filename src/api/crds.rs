@@ -258,7 +258,7 @@ mod tests {
             "apiVersion": "waystation.dev/v1alpha1", "kind": "Address", "metadata": {"name": "a"},
             "spec": {"addressSpace": "s", "type": "stream", "fullPolicy": "Compress", "deletionPolicy": "Keep",
                      "later": {"x": 1}},
-            "status": {"brokers": [{"name": "b", "state": "Migrating"}], "later": 1},
+            "status": {"brokers": [{"name": "b", "state": "Resting"}], "later": 1},
         }))
         .unwrap();
         assert_eq!(address.spec.type_, crate::api::address::AddressType::Unknown);

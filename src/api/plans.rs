@@ -88,6 +88,10 @@ impl JsonSchema for Credit {
         "an address plan's messageTtl is only for types queue and topic: remove it, or add one of them to addressTypes"
     ),
     validation = (
+        "!has(self.partitions) || 'queue' in self.addressTypes",
+        "an address plan's partitions are only for type queue: remove them, or add it to addressTypes"
+    ),
+    validation = (
         "!has(self.redelivery) || self.addressTypes.exists(t, t in ['queue', 'topic'])",
         "an address plan's redelivery is only for types queue and topic: remove it, or add one of them to addressTypes"
     )
@@ -108,6 +112,12 @@ pub struct AddressPlan {
     /// decimals, such as 0.1. Default: 0.
     #[serde(default)]
     pub broker_credit: Credit,
+    /// How many brokers hold a queue of this plan, in a standard space: each has a part of its messages, so that they
+    /// are in no order among each other. Where there are fewer brokers, it is on all. When this changes, a queue moves
+    /// without losing messages. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub partitions: Option<u8>,
     /// Time to live of messages in queues and topics of this plan without a messageTtl. Default: that of
     /// messaging.defaults.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -127,6 +127,7 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
                 router_host: host.router_host.as_deref().map(Arc::from),
                 router_port: host.router_port,
                 credit: host.credit.unwrap_or_default().milli(),
+                drain: host.drain,
             })
             .collect(),
         tls_secret: external.and_then(|e| e.tls.as_ref()).map(|tls| secret(&tls.secret_name)),
@@ -237,6 +238,7 @@ fn address_plan(plan: &api::plans::AddressPlan) -> Result<AddressPlan> {
         types: plan.address_types.iter().filter_map(|type_| address_type(*type_)).collect(),
         router: plan.router_credit.milli(),
         broker: plan.broker_credit.milli(),
+        partitions: plan.partitions.unwrap_or(1).into(),
         ttl: ttl(plan.message_ttl.as_ref())?,
         redelivery: redelivery(plan.redelivery.as_ref())?,
     })

@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use super::convert;
 use crate::api;
 use crate::api::DurationText;
+use crate::api::address::AddressBrokerState as BrokerState;
 use crate::api::conditions::{ACCEPTED, ConditionValue, READY, find};
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{Redelivery, Ttl};
 use crate::messaging::output::Status;
 use crate::messaging::status::{
-    AddressSpaceStatus, AddressStatus, Condition, RouterConfigStatus, TargetState, TargetStatus,
+    AddressSpaceStatus, AddressStatus, Condition, Leaving, RouterConfigStatus, TargetState, TargetStatus,
 };
 
 /// The JSON of a status, for `.status` of a server-side apply.
@@ -111,9 +112,14 @@ fn address(status: &AddressStatus, generation: i64) -> api::AddressStatus {
         brokers: status
             .brokers
             .iter()
-            .map(|name| api::address::AddressBroker {
-                name: name.to_string(),
-                state: api::address::AddressBrokerState::Active,
+            .map(|name| {
+                let leaving = status.leaving.iter().find(|(broker, _)| broker == name);
+                let state = match leaving.map(|(_, phase)| *phase) {
+                    None => BrokerState::Active,
+                    Some(Leaving::Migrating) => BrokerState::Migrating,
+                    Some(Leaving::Draining) => BrokerState::Draining,
+                };
+                api::address::AddressBroker { name: name.to_string(), state }
             })
             .collect(),
         message_ttl: (ttl != Ttl::default())
@@ -201,9 +207,22 @@ pub fn read_address(status: &api::AddressStatus) -> AddressStatus {
         address: text(status.address.as_ref()),
         plan: text(status.plan.as_ref()),
         brokers: status.brokers.iter().map(|broker| broker.name.as_str().into()).collect(),
+        leaving: status
+            .brokers
+            .iter()
+            .filter_map(|broker| Some((broker.name.as_str().into(), leaving(broker)?)))
+            .collect(),
         // What is not readable differs from what is wanted, and is written anew.
         ttl: convert::ttl(status.message_ttl.as_ref()).unwrap_or_default(),
         redelivery: convert::redelivery(status.redelivery.as_ref()).unwrap_or_default(),
+    }
+}
+
+fn leaving(broker: &api::address::AddressBroker) -> Option<Leaving> {
+    match broker.state {
+        BrokerState::Migrating => Some(Leaving::Migrating),
+        BrokerState::Draining => Some(Leaving::Draining),
+        BrokerState::Active | BrokerState::Unknown => None,
     }
 }
 

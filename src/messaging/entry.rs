@@ -86,24 +86,26 @@ pub fn route_slot(kind: AddressType, slot: &Slot, refs: &References) -> Slot {
     }
 }
 
-/// What the routers hold for an address whose slot the brokers `on` hold, sorted by name; none while there is nothing
-/// that they could lead to. `open`: senders are let in, too.
-pub fn route_entry(kind: AddressType, on: &[&Arc<str>], open: bool) -> Option<router::Entry> {
+/// What the routers hold for an address whose slot the brokers `on` hold, sorted by name, each with whether senders are
+/// let in, too; none while there is nothing that they could lead to.
+pub fn route_entry(kind: AddressType, on: &[(&Arc<str>, bool)]) -> Option<router::Entry> {
     let address = |distribution| router::Entry::Address { distribution, waypoint: false, links: [].into() };
-    let by_way_of = |directions: &[Direction]| {
-        let links = on.iter().flat_map(|broker| {
-            directions.iter().map(|d| AutoLink { direction: *d, broker: Arc::clone(broker), external: None })
+    let by_way_of = |senders: bool| {
+        let links = on.iter().flat_map(|(broker, open)| {
+            let out = (senders && *open).then_some(Direction::Out);
+            let link = |direction| AutoLink { direction, broker: Arc::clone(broker), external: None };
+            [Direction::In].into_iter().chain(out).map(link)
         });
         let links: Box<[AutoLink]> = links.collect();
         let distribution = Distribution::Balanced;
         (!links.is_empty()).then_some(router::Entry::Address { distribution, waypoint: true, links })
     };
-    let route = |both| on.first().map(|broker| router::Entry::LinkRoute { broker: Arc::clone(broker), both });
+    let route = |both| on.first().map(|(broker, _)| router::Entry::LinkRoute { broker: Arc::clone(broker), both });
     match kind {
         AddressType::Anycast => Some(address(Distribution::Balanced)),
         AddressType::Multicast => Some(address(Distribution::Multicast)),
-        AddressType::Queue if open => by_way_of(&[Direction::In, Direction::Out]),
-        AddressType::Queue | AddressType::DeadLetter => by_way_of(&[Direction::In]),
+        AddressType::Queue => by_way_of(true),
+        AddressType::DeadLetter => by_way_of(false),
         AddressType::Topic => route(true),
         AddressType::Subscription => route(false),
     }

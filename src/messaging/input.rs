@@ -169,6 +169,8 @@ pub struct Broker {
     pub router_port: Option<u16>,
     /// Thousandths of broker credit that it is made for.
     pub credit: i64,
+    /// It takes no queues, and those that it has move to others.
+    pub drain: bool,
 }
 
 /// `messaging.defaults`.

@@ -16,6 +16,8 @@ pub struct AddressPlan {
     pub router: i64,
     /// Thousandths.
     pub broker: i64,
+    /// How many brokers hold a queue.
+    pub partitions: usize,
     /// For queues and topics without one.
     pub ttl: Ttl,
     /// For queues and topics without one.

@@ -105,6 +105,15 @@ pub struct AddressSpaceStatus {
     pub endpoint: Option<(Arc<str>, u16)>,
 }
 
+/// What a queue that moves does on a broker which it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Leaving {
+    /// It is used until the brokers that take its place are.
+    Migrating,
+    /// Nothing comes in any more; it goes when it is empty.
+    Draining,
+}
+
 /// Status of an Address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AddressStatus {
@@ -116,8 +125,10 @@ pub struct AddressStatus {
     pub address: Option<Arc<str>>,
     /// The plan that it is charged for.
     pub plan: Option<Arc<str>>,
-    /// The brokers that hold it (each Active), by name.
+    /// The brokers that hold it, by name.
     pub brokers: Vec<Arc<str>>,
+    /// Those of them which it leaves, by name.
+    pub leaving: Vec<(Arc<str>, Leaving)>,
     /// The last generation that was in force: there was something to keep from then on.
     pub configured: Option<i64>,
     /// Effective window.

@@ -151,7 +151,7 @@ mod tests {
 
     fn broker() -> Broker {
         let (name, host) = ("b".into(), "127.0.0.1".into());
-        Broker { name, host, port: 5672, router_host: None, router_port: None, credit: 0 }
+        Broker { name, host, port: 5672, router_host: None, router_port: None, credit: 0, drain: false }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod changes;
 mod columns;
 mod creation;
+mod plans;
 mod policy;
 
 use std::collections::BTreeSet;

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod moves;
 mod plane;
 mod restarts;
 mod services;

@@ -74,6 +74,11 @@ pub struct BrokerHost {
     /// three decimals, such as 100. Default: all brokers are alike.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credit: Option<Credit>,
+    /// Whether the broker shall become empty, before it is taken out of the list: it takes no new queues, topics and
+    /// brokered spaces, and the queues of standard spaces move to other brokers, with the messages that are received
+    /// meanwhile. Topics with their subscriptions, dead letters and brokered spaces stay. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drain: bool,
 }
 
 impl BrokerHost {

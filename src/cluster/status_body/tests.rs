@@ -56,7 +56,8 @@ fn every_status_comes_back_as_it_was_decided() {
             ready: condition(true, reason::CONFIGURED),
             address: Some("orders".into()),
             plan: Some("small".into()),
-            brokers: vec!["b".into()],
+            brokers: vec!["a".into(), "b".into(), "c".into()],
+            leaving: vec![("a".into(), Leaving::Migrating), ("c".into(), Leaving::Draining)],
             configured: Some(7),
             ttl: Ttl { minimum_ms: None, maximum_ms: Some(90_061_001) },
             redelivery: Redelivery {

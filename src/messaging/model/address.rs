@@ -12,6 +12,7 @@ use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::{AddressType, Defaults};
 use crate::messaging::names;
 use crate::messaging::reason;
+use crate::messaging::status::Leaving;
 
 /// What is to be done with an Address that is not being deleted.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) enum Decision {
 pub(super) struct Plan {
     /// The brokers that hold its slot, by name.
     pub on: Vec<TargetId>,
+    /// Those that hold it until it has moved away from them.
+    pub leaving: Vec<(TargetId, Leaving)>,
     /// Its name on brokers.
     pub slot: Slot,
     /// What it refers to there.
@@ -69,7 +72,10 @@ impl Model {
             return;
         }
         let decision = self.decide(address);
-        let decision = self.admit(key, decision);
+        let mut decision = self.admit(key, decision);
+        if let Decision::Hold(plan) = &mut decision {
+            self.locate(key, plan);
+        }
         let Some(address) = self.addresses.get(key) else { return };
         let refused = matches!(decision, Decision::Refuse(_));
         let (was_refused, now_ms) = (address.refused, self.now.mono_ms);
@@ -103,6 +109,7 @@ impl Model {
             if plan.turned.is_none() {
                 self.settle_in_force(key, plan);
             }
+            self.take_leave(key, plan);
         }
         if self.addresses.get(key).is_some_and(|a| (a.accepted, a.holds.clone(), a.refused) != held) {
             self.mark_referrers(key);
@@ -112,12 +119,36 @@ impl Model {
         self.verdict_address(key, Some(decision));
     }
 
+    /// Where a queue is, and which brokers it takes credit of.
+    fn locate(&mut self, key: &Key, plan: &mut Plan) {
+        self.rearrange(key);
+        let Some(address) = self.addresses.get_mut(key) else { return };
+        let space = Self::space_key(address);
+        if let Some(config) = self.spaces.get(&space).and_then(|s| self.configs.get(&s.obj.config)) {
+            // What is no part of the RouterConfig any more has let go.
+            address.leaving.retain(|(broker, _)| config.targets.contains_key(broker));
+        }
+        let Some(address) = self.addresses.get(key) else { return };
+        if let Some(on) = self.brokers_for(address, &space) {
+            plan.on = on;
+        }
+        if let Some(space) = self.spaces.get(&space) {
+            plan.leaving = Self::leaving(address, &space.obj.config);
+        }
+        let brokers = plan.on.iter().map(|id| id.name.clone()).collect();
+        self.weigh(key, brokers);
+    }
+
     /// Makes brokers and routers hold what an Address wants: routers only what its brokers have. `open`: senders are
     /// let in.
     pub(super) fn hold_plan(&mut self, key: &Key, plan: &Plan, open: bool) {
         let Some(address) = self.addresses.get(key) else { return };
         let space = Self::space_key(address);
-        for id in &plan.on {
+        // What drains is only to be there; what becomes of it is another matter.
+        let begun = |id: &TargetId| self.target(id).is_some_and(|target| target.slots.contains_key(&plan.slot));
+        let left = plan.leaving.iter().filter(|(id, phase)| *phase == Leaving::Migrating || !begun(id));
+        let left: Vec<TargetId> = left.map(|(id, _)| id.clone()).filter(|id| self.target(id).is_some()).collect();
+        for id in plan.on.iter().chain(&left) {
             let Some(address) = self.addresses.get(key) else { return };
             let claim = self.claim(address, &plan.slot, &plan.refs, space.clone());
             self.hold(id, &plan.slot, claim);
@@ -137,10 +168,16 @@ impl Model {
             let state = self.target(id).and_then(|t| t.slots.get(&plan.slot));
             state.is_some_and(|s| matches!(s.progress, Progress::Acked(_) | Progress::Restored))
         };
-        let on: Vec<&Arc<str>> =
-            plan.on.iter().filter(|id| led(id) || known(id) || there(id)).map(|id| &id.name).collect();
+        // Read anew: it may just have begun to drain.
+        let leaving = Self::leaving(address, &route.config);
+        let on = plan.on.iter().map(|id| (id, open));
+        let on = on.chain(leaving.iter().map(|(id, phase)| (id, open && *phase == Leaving::Migrating)));
+        let on = on.filter(|(id, _)| led(id) || known(id) || there(id));
+        let mut on: Vec<(&Arc<str>, bool)> = on.map(|(id, open)| (&id.name, open)).collect();
+        on.sort_unstable();
+        on.dedup_by_key(|(name, _)| *name);
         let generation = address.obj.meta.generation;
-        let entry = match (address.obj.kind, entry::route_entry(address.obj.kind, &on, open)) {
+        let entry = match (address.obj.kind, entry::route_entry(address.obj.kind, &on)) {
             (_, None) => return,
             (AddressType::Anycast, _) => self.plain[0].clone(),
             (AddressType::Multicast, _) => self.plain[1].clone(),
@@ -294,7 +331,7 @@ impl Model {
             slot: entry::route_slot(address.obj.kind, &slot, &refs),
         });
         match self.brokers_for(address, &space_key) {
-            Some(on) => Decision::Hold(Box::new(Plan { on, slot, refs, route, turned: None })),
+            Some(on) => Decision::Hold(Box::new(Plan { on, leaving: Vec::new(), slot, refs, route, turned: None })),
             None => Decision::Wait((reason::WAITING_FOR_BROKER, self.why_no_broker(&space_key).into())),
         }
     }

@@ -110,6 +110,7 @@ impl Model {
             address.accepted = kept(&address.told.status);
             address.admitted = admitted(&address.told.status);
             (address.in_line, address.weighs) = (None, None);
+            address.leaving.clear();
             address.effective = Effective { ttl: address.told.status.ttl, redelivery: address.told.status.redelivery };
         }
         for members in self.members.values_mut() {
@@ -175,6 +176,7 @@ impl Model {
                 found: Default::default(),
                 found_due: false,
                 unplaced: Default::default(),
+                short: Default::default(),
                 pruned,
                 resynced,
                 timer_ms: None,
@@ -355,6 +357,7 @@ impl Model {
                 since_ms: self.now.mono_ms,
                 admitted: admitted(&object.status),
                 in_line: None,
+                leaving: Vec::new(),
                 weighs: None,
                 placed: Vec::new(),
                 holds: Vec::new(),

@@ -179,6 +179,9 @@ impl Model {
             }
         }
         for (key, address) in &self.addresses {
+            if let Some((broker, _)) = address.leaving.iter().find(|(broker, _)| address.placed.contains(broker)) {
+                return Err(format!("{key}: is on {broker} and leaves it"));
+            }
             if let Some(route) = &address.route
                 && self.route_state(route).is_none_or(|s| s.holder.as_ref() != Some(key))
             {
@@ -228,6 +231,9 @@ impl Model {
             }
         }
         for (config, state) in &self.configs {
+            if let Some(key) = state.short.iter().find(|key| !self.addresses.contains_key(key)) {
+                return Err(format!("{key}: waits for a broker, and is gone"));
+            }
             for (name, target) in &state.targets {
                 if target.used != target.weights.values().sum::<i64>() {
                     return Err(format!("{name}: the credits do not add up"));

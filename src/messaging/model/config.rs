@@ -72,13 +72,17 @@ impl Model {
         }
         let now = self.now;
         let Some(config) = self.configs.get_mut(key) else { return };
-        let mut placement = false;
+        let (mut placement, mut moves) = (false, Vec::new());
         for broker in brokers {
             let target = config.targets.entry(broker.name.clone()).or_insert_with(|| {
                 placement = true;
                 Target::new(broker.clone(), now)
             });
             let moved = (&target.broker.host, target.broker.port) != (&broker.host, broker.port);
+            if target.broker.drain != broker.drain {
+                // What it has moves away, or what had to stay elsewhere may move here.
+                moves.push(target.placed.clone());
+            }
             target.broker = broker;
             if moved {
                 // The same broker elsewhere, or another one. Reading tells.
@@ -92,6 +96,12 @@ impl Model {
             }
         }
         if placement {
+            self.mark_spaces_of(key);
+        }
+        if !moves.is_empty() {
+            self.dirty_addresses.extend(moves.into_iter().flatten());
+            self.call_the_short(key);
+            self.place_the_rest(key);
             self.mark_spaces_of(key);
         }
         match routers {
@@ -316,6 +326,7 @@ impl Model {
         let Some(config) = self.configs.get_mut(key) else { return };
         let (targets, routers) = (std::mem::take(&mut config.targets), std::mem::take(&mut config.routers));
         config.unplaced.clear();
+        config.short.clear();
         for (name, target) in targets {
             let id = TargetId::broker(key.clone(), name);
             if target.line.started() {
@@ -327,6 +338,7 @@ impl Model {
                 self.let_go(holder, &id);
                 if let Some(address) = self.addresses.get_mut(holder) {
                     (address.in_force, address.taken) = (in_force, false);
+                    address.leaving.clear();
                 }
             }
             self.displace(&id.name, target.placed, target.weights);

@@ -167,6 +167,7 @@ impl Model {
     fn close_the_way_in(&mut self, key: &Key, route: &Route, on: &[TargetId], slot: &Slot) -> bool {
         let plan = Plan {
             on: on.to_vec(),
+            leaving: Vec::new(),
             slot: slot.clone(),
             refs: References::default(),
             route: Some(route.clone()),
@@ -184,7 +185,7 @@ impl Model {
     }
 
     /// Has one broker take its part of an Address away.
-    fn part(&mut self, key: &Key, id: &TargetId, slot: &Slot, drains: bool, force: bool) {
+    pub(super) fn part(&mut self, key: &Key, id: &TargetId, slot: &Slot, drains: bool, force: bool) {
         let Some(address) = self.addresses.get(key) else { return };
         let space = Self::space_key(address);
         let single = self.configs.get(&id.config).is_some_and(|c| c.obj.single);

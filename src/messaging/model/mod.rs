@@ -12,6 +12,7 @@ mod deletion;
 mod fill;
 mod line;
 mod marks;
+mod moving;
 mod place;
 mod placing;
 mod quota;

@@ -68,7 +68,7 @@ impl Model {
                 all.iter().filter(|k| self.spaces.get(*k).is_some_and(|s| s.broker.as_ref() == Some(name))).count()
             })
         };
-        let reachable = config.targets.iter().filter(|(_, t)| t.line.connected());
+        let reachable = config.targets.iter().filter(|(_, t)| t.line.connected() && !t.broker.drain);
         reachable.min_by_key(|(name, _)| (spaces(name), (*name).clone())).map(|(name, _)| name.clone())
     }
 

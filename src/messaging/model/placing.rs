@@ -46,9 +46,10 @@ impl Model {
         if !deleting && address.admitted.is_none() {
             return;
         }
-        let chosen = if deleting { None } else { choose(config) };
-        if let Some(chosen) = chosen {
-            self.place_on(&key, name, vec![chosen]);
+        let count = Self::partitions(address, config).unwrap_or(1);
+        let chosen = if deleting { Vec::new() } else { choose(config, count) };
+        if !chosen.is_empty() {
+            self.place_on(&key, name, chosen);
         } else if deleting && config.all_known() {
             // There is nothing of it anywhere.
             self.dirty_addresses.insert(key);
@@ -83,6 +84,15 @@ impl Model {
     }
 
     fn place_on(&mut self, key: &Key, config: &Key, brokers: Vec<Arc<str>>) {
+        let told = self.addresses.get(key).map(|a| a.told.status.leaving.clone()).unwrap_or_default();
+        let leaves = |name: &Arc<str>| told.iter().find(|(leaving, _)| leaving == name);
+        let mut leaving: Vec<_> = brokers.iter().filter_map(leaves).cloned().collect();
+        let mut brokers = brokers;
+        if leaving.len() == brokers.len() {
+            // What it was to move to is no part of the RouterConfig any more.
+            leaving.clear();
+        }
+        brokers.retain(|name| !leaving.iter().any(|(leaving, _)| leaving == name));
         let Some(config) = self.configs.get_mut(config) else { return };
         for name in &brokers {
             if let Some(target) = config.targets.get_mut(name) {
@@ -90,7 +100,7 @@ impl Model {
             }
         }
         if let Some(address) = self.addresses.get_mut(key) {
-            address.placed = brokers.clone();
+            (address.placed, address.leaving) = (brokers.clone(), leaving);
         }
         self.weigh(key, brokers);
         self.dirty_addresses.insert(key.clone());
@@ -100,6 +110,7 @@ impl Model {
     pub(super) fn unplace(&mut self, key: &Key) {
         let Some(address) = self.addresses.get_mut(key) else { return };
         let brokers = std::mem::take(&mut address.placed);
+        address.leaving.clear();
         let created = address.obj.meta.created_s;
         let Some(space) = self.spaces.get(&Key { namespace: key.namespace.clone(), name: address.obj.space.clone() })
         else {
@@ -107,6 +118,7 @@ impl Model {
         };
         let Some(config) = self.configs.get_mut(&space.obj.config) else { return };
         config.unplaced.remove(&(created, key.clone()));
+        config.short.remove(key);
         for name in &brokers {
             if let Some(target) = config.targets.get_mut(name) {
                 target.placed.remove(key);
@@ -142,13 +154,21 @@ pub(super) fn holds(contents: &Contents, slot: &Slot, kind: AddressType) -> bool
     }
 }
 
-/// The reachable broker with the most free credit, then the one with the fewest, ties by name; none before every
-/// broker was asked or given up.
-fn choose(config: &ConfigState) -> Option<Arc<str>> {
+/// The reachable brokers, up to `count`, with the most free credit, then with the fewest, ties by name; none before
+/// every broker was asked or given up.
+fn choose(config: &ConfigState, count: usize) -> Vec<Arc<str>> {
     if !config.all_known() {
-        return None;
+        return Vec::new();
     }
-    let reachable = config.targets.iter().filter(|(_, t)| t.line.connected());
-    let rank = |(name, t): &(&Arc<str>, &Target)| (t.used - t.broker.credit, t.placed.len(), Arc::clone(name));
-    reachable.min_by_key(rank).map(|(name, _)| name.clone())
+    let takes = |target: &Target| target.line.connected() && !target.broker.drain;
+    let mut reachable: Vec<(&Arc<str>, &Target)> = config.targets.iter().filter(|(_, t)| takes(t)).collect();
+    reachable.sort_by_key(|broker| rank(*broker));
+    let mut chosen: Vec<Arc<str>> = reachable.into_iter().take(count).map(|(name, _)| name.clone()).collect();
+    chosen.sort_unstable();
+    chosen
+}
+
+/// The order in which brokers are chosen.
+pub(super) fn rank((name, target): (&Arc<str>, &Target)) -> (i64, usize, Arc<str>) {
+    (target.used - target.broker.credit, target.placed.len(), name.clone())
 }

@@ -73,7 +73,7 @@ impl Model {
                 Some(refusal)
             }
         };
-        let decision = match (refusal, decision) {
+        match (refusal, decision) {
             (None, decision) => decision,
             (Some(refusal), Decision::Hold(mut plan)) if accepted => {
                 plan.turned = Some(refusal);
@@ -82,12 +82,7 @@ impl Model {
             (Some(_), decision) if accepted => decision,
             (Some(refusal), Decision::Wait((reason::CONFIGURING, _))) => Decision::Pend(Some(refusal)),
             (Some(refusal), _) => Decision::Refuse(refusal),
-        };
-        if let Decision::Hold(plan) = &decision {
-            let on = plan.on.iter().map(|id| id.name.clone()).collect();
-            self.weigh(key, on);
         }
-        decision
     }
 
     /// The plan that an Address shall have; none where its RouterConfig has no plans.
@@ -362,7 +357,7 @@ impl Model {
 }
 
 /// Whether a broker holds a queue that no Address stands for now.
-fn left_at(target: &Target, slot: &Slot, kind: AddressType) -> bool {
+pub(super) fn left_at(target: &Target, slot: &Slot, kind: AddressType) -> bool {
     let left = target.slots.get(slot).filter(|state| state.holder.is_none());
     let left = left.is_some_and(|state| state.want == Want::Hold || target.orphans.contains_key(slot));
     left || target.contents.as_ref().is_some_and(|contents| holds(contents, slot, kind))

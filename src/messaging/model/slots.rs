@@ -128,7 +128,11 @@ impl Model {
         let Some(address) = self.addresses.get_mut(holder) else { return };
         let Ok(at) = address.holds.binary_search(id) else { return };
         address.holds.remove(at);
-        address.in_force = None;
+        match address.leaving.iter().position(|(name, _)| *name == id.name) {
+            // It has moved away from there.
+            Some(at) => drop(address.leaving.remove(at)),
+            None => address.in_force = None,
+        }
         address.taken = address.obj.meta.deleting && address.holds.is_empty();
         let space = Self::space_key(address);
         let Some(members) = self.members.get_mut(&space) else { return };

@@ -13,7 +13,7 @@ use crate::messaging::ids::{Key, Now, Slot, TargetId};
 use crate::messaging::input::{Address, AddressSpace, Broker, RouterConfig};
 use crate::messaging::maps::{Map, Set};
 use crate::messaging::plans::{Charge, SpacePlan};
-use crate::messaging::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
+use crate::messaging::status::{AddressSpaceStatus, AddressStatus, Leaving, RouterConfigStatus};
 
 /// A refusal by the model itself: reason and message of `Accepted`.
 pub(super) type Refusal = (&'static str, Arc<str>);
@@ -36,6 +36,8 @@ pub(super) struct AddressState {
     pub in_line: Option<Charge>,
     /// Brokers that a queue or topic of a standard space is placed on.
     pub placed: Vec<Arc<str>>,
+    /// Brokers that a queue was placed on before and holds messages on, or may, by name.
+    pub leaving: Vec<(Arc<str>, Leaving)>,
     /// The brokers whose credit it takes.
     pub weighs: Option<Weight>,
     /// The brokers that hold its slot, in the order of their names.
@@ -155,6 +157,8 @@ pub(super) struct ConfigState {
     pub found_due: bool,
     /// Addresses of standard spaces that no broker has been chosen for, by creation.
     pub unplaced: BTreeSet<(i64, Key)>,
+    /// Queues that would move if there was a broker for them.
+    pub short: BTreeSet<Key>,
     pub pruned: Option<Arc<str>>,
     pub resynced: Option<Arc<str>>,
     pub timer_ms: Option<u64>,

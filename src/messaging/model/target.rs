@@ -40,10 +40,14 @@ impl Model {
                 target.gone.clear();
             }
             Link::Contents(contents) => {
+                let first = !target.line.compared;
                 target.line.end_read(now.mono_ms);
                 target.contents = Some(contents);
                 self.to_compare.insert(id.clone());
                 self.mark_unplaced(id);
+                if first {
+                    self.call_the_short(&id.config);
+                }
             }
             Link::Unreadable(words) | Link::Down(words) => {
                 (target.line.reading, target.contents, target.line.resync_ms) = (false, None, None);

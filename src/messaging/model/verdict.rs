@@ -121,6 +121,10 @@ impl Model {
                 true => told.brokers.clone(),
                 false => address.holds.iter().map(|id| id.name.clone()).collect(),
             },
+            leaving: match address.holds.is_empty() {
+                true => told.leaving.clone(),
+                false => address.leaving.clone(),
+            },
             configured: address.in_force.max(told.configured),
             ..told.clone()
         }

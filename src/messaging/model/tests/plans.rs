@@ -16,6 +16,7 @@ fn plan(name: &str, router: i64, broker: i64) -> AddressPlan {
         types: vec![Anycast, Queue, Topic, Subscription, DeadLetter],
         router,
         broker,
+        partitions: 1,
         ttl: Ttl::default(),
         redelivery: Redelivery::default(),
     }
@@ -40,7 +41,7 @@ fn world(limits: Limits) -> World {
 }
 
 impl World {
-    fn queue_of(&mut self, name: &str, plan: &str) {
+    pub(super) fn queue_of(&mut self, name: &str, plan: &str) {
         self.address_with(name, Queue, |a| a.plan = Some(plan.into()));
     }
 

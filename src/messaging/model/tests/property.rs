@@ -9,7 +9,7 @@ use super::world::{World, key};
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{AddressType, Input, Link};
 use crate::messaging::router::Entry;
-use crate::messaging::status::AddressStatus;
+use crate::messaging::status::{AddressStatus, Leaving};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Two of them are one address.
@@ -22,6 +22,7 @@ enum Step {
     SpacePlan(usize),
     Plans { address: usize, space: usize },
     Forget(usize),
+    Empty { broker: usize, drain: bool },
     Change { name: usize, dead: Option<usize>, ttl: i64 },
     Delete(usize),
     Strip(usize),
@@ -62,6 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..4usize).prop_map(Step::SpacePlan),
         1 => (0..4usize, 0..4usize).prop_map(|(address, space)| Step::Plans { address, space }),
         1 => name.clone().prop_map(Step::Forget),
+        1 => (0..2usize, any::<bool>()).prop_map(|(broker, drain)| Step::Empty { broker, drain }),
         3 => (name.clone(), proptest::option::of(place.clone()), 1..4i64).prop_map(|(name, dead, ttl)| Step::Change { name, dead, ttl }),
         4 => name.clone().prop_map(Step::Delete),
         1 => name.clone().prop_map(Step::Strip),
@@ -115,6 +117,11 @@ fn play(w: &mut World, step: &Step) {
         Step::SpacePlan(which) => w.change_space("s", |s| s.plan = space_plan(*which)),
         Step::Plans { address, space } => w.change_config(|c| {
             (c.address_plans, c.space_plans) = (address_plans(*address), space_plans(*space));
+        }),
+        Step::Empty { broker, drain } => w.change_config(|c| {
+            if let Some(broker) = c.brokers.get_mut(*broker) {
+                broker.drain = *drain;
+            }
         }),
         Step::Forget(name) => {
             if let Some(address) = w.addresses.get_mut(&key(NAMES[*name])) {
@@ -303,8 +310,8 @@ fn outcome(w: &World) -> String {
     for (key, a) in &w.addresses {
         let ready = a.status.ready.as_ref().map(|c| (c.status, c.reason, c.generation));
         let accepted = a.status.accepted.as_ref().map(|c| (c.status, c.reason));
-        let AddressStatus { ttl, plan, brokers, .. } = &a.status;
-        writeln!(text, "{key} {:?} {ready:?} {accepted:?} {ttl:?} {plan:?} {brokers:?}", a.kind).unwrap();
+        let AddressStatus { ttl, plan, brokers, leaving, .. } = &a.status;
+        writeln!(text, "{key} {:?} {ready:?} {accepted:?} {ttl:?} {plan:?} {brokers:?} {leaving:?}", a.kind).unwrap();
     }
     for (key, s) in &w.spaces {
         let ready = s.status.ready.as_ref().map(|c| (c.status, c.reason));
@@ -362,6 +369,13 @@ fn holds(w: &mut World) -> Result<(), TestCaseError> {
     for slot in wanted {
         let held = w.brokers.values().any(|b| b.addresses.contains_key(&slot) || b.queues.contains_key(&slot));
         prop_assert!(held, "{slot}: Ready and not there");
+    }
+    for a in w.addresses.values().filter(|a| a.status.ready.as_ref().is_some_and(|c| c.status)) {
+        for (broker, phase) in &a.status.leaving {
+            let queue = w.brokers[&w.id(broker)].queues.get(&w.slot(&a.address));
+            let waits = *phase == Leaving::Draining && queue.is_some_and(|queue| queue.messages > 0);
+            prop_assert!(waits, "{}: stays on {broker} with nothing in it", a.meta.key);
+        }
     }
     let holders: Vec<_> = w.addresses.values().map(|a| w.slot(&a.address)).collect();
     let orphans = w.configs[&key("rc")].status.orphans;

@@ -25,6 +25,7 @@ pub fn address_plans(which: usize) -> Vec<AddressPlan> {
         types: types.to_vec(),
         router,
         broker,
+        partitions: if name == "large" && which == 2 { 2 } else { 1 },
         ttl: Ttl { minimum_ms: None, maximum_ms: (name == "large").then_some(9) },
         redelivery: Redelivery::default(),
     };

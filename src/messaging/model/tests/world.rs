@@ -181,6 +181,7 @@ impl World {
                 router_host: None,
                 router_port: None,
                 credit: 0,
+                drain: false,
             })
             .collect();
         for broker in &brokers {
