@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::client::{Addresses, Group, in_parallel};
 use super::data::Planned;
 use super::figures::{Figures, Samples};
+use super::management::Management;
 use super::say;
 use super::stage::{LONG, Stage};
 use super::watcher::{Watcher, What};
@@ -18,8 +19,9 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// Adds two and takes them away again, and does by hand what that costs the API server alone, turn about.
 pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
-    let (mut ready, mut api, mut seen) = (Samples::default(), Samples::default(), Samples::default());
+    let [mut ready, mut api, mut seen, mut made] = std::array::from_fn(|_| Samples::default());
     let bare = Bare::start(stage).await?;
+    let mut broker = Management::open(stage.broker_port()).await?;
     let begin = stage.audit.mark().await?;
     // The first rounds open connections.
     for round in 0..rounds + 3 {
@@ -32,10 +34,15 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         remove_twins(stage, &two).await?;
         let by_watch = bare.added(&two).await?;
         remove_twins(stage, &two).await?;
+        let began = Instant::now();
+        broker.make(&two).await?;
+        let on_broker = began.elapsed();
+        broker.remove(&two).await?;
         if round >= 3 {
             ready.push(took);
             api.push(by_hand);
             seen.push(by_watch);
+            made.push(on_broker);
         }
         let mark = stage.watcher.mark();
         for address in &two {
@@ -43,11 +50,13 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         }
         stage.watcher.all(mark, two.iter().map(Planned::key), What::Gone, SOON).await?;
     }
+    broker.close().await?;
     let writes = stage.requests(begin).await?.iter().filter(|entry| is_new(entry) && is_status(entry)).count();
     Ok(Figures::new("address-add", stage.size(), rounds)
         .with_latencies(["p50_ms", "p99_ms", "max_ms"], &ready)
         .with_latencies(["api_p50_ms", "api_p99_ms", ""], &api)
         .with_latencies(["api_watch_p50_ms", "api_watch_p99_ms", ""], &seen)
+        .with_latencies(["broker_p50_ms", "broker_p99_ms", ""], &made)
         .with("status_writes_per_address", writes as f64 / (2 * (rounds + 3)) as f64))
 }
 

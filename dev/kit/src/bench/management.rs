@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fe2o3_amqp::connection::ConnectionHandle;
 use fe2o3_amqp::link::receiver::CreditMode;
 use fe2o3_amqp::sasl_profile::SaslProfile;
+use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::types::definitions::SenderSettleMode;
 use fe2o3_amqp::types::messaging::{
     AmqpValue, ApplicationProperties, Body, Message, MessageId, Properties, Source, Target,
@@ -20,50 +22,94 @@ use super::data::Planned;
 const WINDOW: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Makes address and queue for each of the addresses, under names that are nobody else's.
-pub(super) async fn make(port: u16, addresses: &[Planned]) -> Result<()> {
-    let mut connection = Connection::builder()
-        .container_id("bench-bare")
-        .sasl_profile(SaslProfile::Anonymous)
-        .open(format!("amqp://127.0.0.1:{port}").as_str())
-        .await?;
-    let mut session = Session::begin(&mut connection).await?;
-    let mut receiver = Receiver::builder()
-        .name("bare-replies")
-        .source(Source::builder().dynamic(true).build())
-        .sender_settle_mode(SenderSettleMode::Settled)
-        .credit_mode(CreditMode::Auto(2 * WINDOW as u32))
-        .auto_accept(true)
-        .attach(&mut session)
-        .await?;
-    let reply_to =
-        receiver.source().as_ref().and_then(|source| source.address.clone()).context("no address for replies")?;
-    let mut sender = Sender::builder()
-        .name("bare-requests")
-        .target(Target::builder().address("activemq.management").build())
-        .sender_settle_mode(SenderSettleMode::Mixed)
-        .attach(&mut session)
-        .await?;
-    let mut open = 0;
-    for (operation, parameters) in addresses.iter().flat_map(operations) {
-        if open >= WINDOW {
-            reply(&mut receiver).await?;
-            open -= 1;
-        }
-        let message = message(operation, parameters, &reply_to);
-        sender.send_batchable(Sendable::builder().message(message).settled(true).build()).await?;
-        open += 1;
-    }
-    for _ in 0..open {
-        reply(&mut receiver).await?;
-    }
-    session.end().await?;
-    connection.close().await?;
-    Ok(())
+/// An open connection with its links.
+pub(super) struct Management {
+    connection: ConnectionHandle<()>,
+    session: SessionHandle<()>,
+    receiver: Receiver,
+    sender: Sender,
+    reply_to: String,
 }
 
-fn operations(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
-    let name = format!("bare.{}/{}", address.namespace, address.name);
+/// Makes address and queue for each of the addresses, under names that are nobody else's.
+pub(super) async fn make(port: u16, addresses: &[Planned]) -> Result<()> {
+    let mut management = Management::open(port).await?;
+    management.make(addresses).await?;
+    management.close().await
+}
+
+impl Management {
+    pub async fn open(port: u16) -> Result<Self> {
+        let mut connection = Connection::builder()
+            .container_id("bench-bare")
+            .sasl_profile(SaslProfile::Anonymous)
+            .open(format!("amqp://127.0.0.1:{port}").as_str())
+            .await?;
+        let mut session = Session::begin(&mut connection).await?;
+        let receiver = Receiver::builder()
+            .name("bare-replies")
+            .source(Source::builder().dynamic(true).build())
+            .sender_settle_mode(SenderSettleMode::Settled)
+            .credit_mode(CreditMode::Auto(2 * WINDOW as u32))
+            .auto_accept(true)
+            .attach(&mut session)
+            .await?;
+        let reply_to =
+            receiver.source().as_ref().and_then(|source| source.address.clone()).context("no address for replies")?;
+        let sender = Sender::builder()
+            .name("bare-requests")
+            .target(Target::builder().address("activemq.management").build())
+            .sender_settle_mode(SenderSettleMode::Mixed)
+            .attach(&mut session)
+            .await?;
+        Ok(Self { connection, session, receiver, sender, reply_to: reply_to.to_string() })
+    }
+
+    /// Makes address and queue for each.
+    pub async fn make(&mut self, addresses: &[Planned]) -> Result<()> {
+        self.all(addresses.iter().flat_map(creations)).await
+    }
+
+    /// Takes away what was made.
+    pub async fn remove(&mut self, addresses: &[Planned]) -> Result<()> {
+        self.all(addresses.iter().flat_map(removals)).await
+    }
+
+    async fn all(&mut self, operations: impl Iterator<Item = (&'static str, serde_json::Value)>) -> Result<()> {
+        let mut open = 0;
+        for (operation, parameters) in operations {
+            if open >= WINDOW {
+                reply(&mut self.receiver).await?;
+                open -= 1;
+            }
+            let message = message(operation, parameters, &self.reply_to);
+            self.sender.send_batchable(Sendable::builder().message(message).settled(true).build()).await?;
+            open += 1;
+        }
+        for _ in 0..open {
+            reply(&mut self.receiver).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn close(mut self) -> Result<()> {
+        self.session.end().await?;
+        self.connection.close().await?;
+        Ok(())
+    }
+}
+
+fn name_of(address: &Planned) -> String {
+    format!("bare.{}/{}", address.namespace, address.name)
+}
+
+fn removals(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
+    let name = name_of(address);
+    [("destroyQueue", serde_json::json!([name])), ("deleteAddress", serde_json::json!([name]))]
+}
+
+fn creations(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
+    let name = name_of(address);
     let queue = serde_json::json!({
         "name": name, "address": name, "routing-type": "ANYCAST", "durable": address.is_queue(),
         "max-consumers": -1, "auto-create-address": false, "user": "bare",
