@@ -153,6 +153,12 @@ impl Limits {
         })
     }
 
+    /// The limit that `used` is beyond already, in words.
+    pub fn overdrawn(&self, used: Charge) -> Option<String> {
+        let over = |limit: &Limit| self.get(*limit).filter(|most| used.on(*limit) > *most);
+        Limit::ALL.iter().find_map(|limit| Some(limit.amount(over(limit)?)))
+    }
+
     /// Whether `more` fits beside `used`.
     pub fn fits(&self, used: Charge, more: Charge) -> bool {
         self.exceeded(used, more).next().is_none()

@@ -156,6 +156,13 @@ impl Model {
         Some(config.space_plan(&name).map_or((name.clone(), Limits::NOTHING), |plan| (name.clone(), plan.limits)))
     }
 
+    /// What a space says that has more than its plan allows; its numbers do not move with each Address.
+    pub(super) fn overdrawn(&self, space: &Key) -> Option<String> {
+        let (plan, limits) = self.limits(space)?;
+        let most = limits.overdrawn(self.members.get(space)?.quota.charged)?;
+        Some(format!("plan {plan} has room for {most}, and more is in use: it stays, and nothing is added to it"))
+    }
+
     /// Has an Address charged for `plan`, or puts it in line.
     fn ask(&mut self, key: &Key, plan: Option<Arc<str>>) -> Room {
         self.recharge(key);
@@ -229,9 +236,15 @@ impl Model {
         self.dirty_addresses.insert(key.clone());
     }
 
-    /// The plan of a space, or what it has room for, may have changed: whoever waits is judged anew.
-    pub(super) fn call_the_line(&mut self, space: &Key) {
+    /// A space was looked at. With `other` terms whoever waits is judged anew, else whoever was not told yet.
+    pub(super) fn call_the_line(&mut self, space: &Key, other: bool) {
         let Some(members) = self.members.get(space).filter(|m| !m.quota.line.is_empty()) else { return };
+        if !other {
+            if !members.quota.untold.is_empty() {
+                self.to_admit.insert(space.clone());
+            }
+            return;
+        }
         let waiting = members.quota.line.values().flatten().map(|(_, key)| key.clone());
         self.dirty_addresses.extend(waiting);
         self.to_admit.insert(space.clone());
@@ -307,8 +320,13 @@ impl Model {
         let amount = |admitted: &Option<Admitted>| admitted.as_ref().map(|a| a.charge).unwrap_or_default();
         let more = amount(&address.admitted).minus(amount(&before));
         let brokers = address.weighs.as_ref().map(|weight| weight.brokers.clone()).unwrap_or_default();
+        let overdrawn = self.overdrawn(&space).is_some();
         let Some(members) = self.members.get_mut(&space) else { return };
         members.quota.charged = members.quota.charged.plus(more);
+        if overdrawn != self.overdrawn(&space).is_some() {
+            self.stale_spaces.insert(space.clone());
+        }
+        let Some(members) = self.members.get(&space) else { return };
         let freed = more.addresses < 0 || more.router < 0 || more.broker < 0;
         if freed && !members.quota.line.is_empty() {
             self.to_admit.insert(space);

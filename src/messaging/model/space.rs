@@ -30,6 +30,7 @@ impl Model {
         space.accept = Some(accept);
         let terms = |plan: &Option<SpacePlan>| plan.as_ref().map(|plan| (plan.name.clone(), plan.allowed.clone()));
         let changed = changed || terms(&space.plan) != terms(&plan);
+        let other = changed || space.plan != plan;
         space.plan = plan;
         if let Some(prefix) = prefix {
             space.prefix = prefix;
@@ -38,7 +39,7 @@ impl Model {
         if changed || moved {
             self.mark_addresses_of(key);
         }
-        self.call_the_line(key);
+        self.call_the_line(key, other);
         self.stale_spaces.insert(key.clone());
         let empty = !self.members.contains_key(key) && self.unreadable_address(&key.namespace).is_none();
         if empty && self.spaces.get(key).is_some_and(|s| s.obj.meta.deleting && !s.cleared) {
@@ -261,7 +262,10 @@ impl Model {
                 wanted.accepted = condition(&told.accepted, false, refusal.0, refusal.1.clone());
                 refused = Some(refusal);
             }
-            _ => wanted.accepted = condition(&told.accepted, true, reason::ACCEPTED, "".into()),
+            _ => {
+                let message = self.overdrawn(&meta.key).unwrap_or_default().into();
+                wanted.accepted = condition(&told.accepted, true, reason::ACCEPTED, message);
+            }
         }
         if meta.deleting {
             let due = meta_due(space.since_ms, self.timing.configuring_ms);

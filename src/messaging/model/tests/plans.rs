@@ -125,11 +125,15 @@ fn what_was_accepted_stays_when_the_plan_of_its_space_shrinks() {
     w.advance(5_000);
     w.restart();
     w.advance(5_000);
+    let said = |w: &World| w.spaces[&key("s")].status.accepted.as_ref().map(|c| c.message.to_string());
+    let overdrawn = "plan team has room for 1 Address, and more is in use: it stays, and nothing is added to it";
+    assert_eq!(said(&w).as_deref(), Some(overdrawn));
     assert_eq!((w.writes("one"), w.writes("two")), writes);
     w.queue_of("three", "small");
     w.delete("one");
     w.advance(5_000);
     assert_eq!(w.ready("three"), Some((false, "QuotaExceeded")), "there is room for one, and it is in use");
+    assert_eq!(said(&w).as_deref(), Some(""));
 }
 
 #[test]
