@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use crate::cluster::children::Children;
 use crate::cluster::endpoints::EndpointSlices;
 use crate::cluster::events;
 use crate::cluster::lease::LeaseKeeper;
@@ -173,6 +174,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     let (event_queue, event_writer) = events::queue(meters.clone());
     let (secret_references, service_references) = (References::default(), References::default());
     let store = SecretStore::default();
+    let (child_wishes, child_commands) = mpsc::unbounded_channel();
     let outbox = Mailbox::default();
     let (stop_writer, release, released) = (Stop::default(), Stop::default(), Stop::default());
     // The permit must outlast what is sent, and be renewed in time all the same.
@@ -181,8 +183,11 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     limits.0.deadline = limits.0.deadline.min(longest);
     limits.1.command = limits.1.command.min(longest);
 
+    let deadline_of_writes = limits.0.deadline;
+
     let dispatch = Dispatch::new(dispatch::Parts {
         outbox: outbox.clone(),
+        children: child_wishes,
         events: event_queue.clone(),
         store: store.clone(),
         links,
@@ -266,6 +271,25 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
         ended.request();
         if writer_stop.is_requested() { Ended::Expected } else { Ended::Unexpected("status writer") }
     }));
+    let children_stop = stop_writer.clone();
+    let children = Children {
+        client: read_client.clone(),
+        write_client: write_client.clone(),
+        permit: permit.clone(),
+        commands: child_commands,
+        inputs: inputs.clone(),
+        options: options.watch.clone(),
+        deadline: deadline_of_writes,
+        jitter: jitter.fork(),
+        meter: meters.clone(),
+        stop: stop_writer.clone(),
+    };
+    let children_ended = Stop::default();
+    let ended = children_ended.clone();
+    loops.spawn(children.run().map(move |()| {
+        ended.request();
+        if children_stop.is_requested() { Ended::Expected } else { Ended::Unexpected("Services") }
+    }));
     let identity: Arc<str> = options.identity.as_str().into();
     loops.spawn(endless("events", event_writer.run(write_client, permit, Arc::clone(&clock), identity)));
     let sources = Watching {
@@ -291,6 +315,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     let deadline = Instant::now() + PARTING;
     let finished = async {
         writer_ended.requested().await;
+        children_ended.requested().await;
         drives.finished().await;
     };
     supervise.meanwhile(deadline, finished).await?;

@@ -62,12 +62,15 @@ async fn roles_allow_what_is_used_and_nothing_more() {
         check(&client, &mut wrong, OPERATOR, elsewhere, &format!("{resource}/status"), "patch").await;
     }
     let lease = "get list watch create update";
+    let children = "get list watch create patch delete";
     for (namespace, resource, allowed) in [
         (elsewhere, "/secrets", "get list watch"),
         (elsewhere, "/namespaces", "get list watch"),
         (elsewhere, "events.k8s.io/events", "create patch"),
-        (elsewhere, "discovery.k8s.io/endpointslices", "list watch"),
-        (elsewhere, "/services", ""),
+        (elsewhere, "discovery.k8s.io/endpointslices", children),
+        (elsewhere, "/services", children),
+        (elsewhere, "/services/status", ""),
+        (elsewhere, "/endpoints", ""),
         (elsewhere, "coordination.k8s.io/leases", ""),
         (here, "coordination.k8s.io/leases", lease),
         (elsewhere, "/configmaps", ""),

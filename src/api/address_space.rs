@@ -25,6 +25,11 @@ use super::plans::PlanName;
            plane, that serves them.",
     derive = "PartialEq",
     validation = (
+        "!has(self.spec.endpoints) || self.spec.endpoints.all(e, size(self.metadata.name) + size(e.name) < 63)",
+        "the Service of an endpoint is named <space>-<endpoint>, which has at most 63 characters: give the endpoint a \
+         shorter name"
+    ),
+    validation = (
         "!self.metadata.name.contains('.')",
         "the name of an AddressSpace has no dot, since it stands in the prefix <namespace>.<name>/: use '-' instead"
     ),
@@ -46,7 +51,12 @@ use super::plans::PlanName;
         "self.routerConfigRef == oldSelf.routerConfigRef",
         "spec.routerConfigRef is immutable: delete this AddressSpace and create another"
     ),
-    validation = ("self.type == oldSelf.type", "spec.type is immutable: delete this AddressSpace and create another")
+    validation = ("self.type == oldSelf.type", "spec.type is immutable: delete this AddressSpace and create another"),
+    validation = (
+        "!has(self.endpoints) || self.type == 'standard'",
+        "spec.endpoints lead to routers, which only spaces of type standard have: see status.endpoints for where clients \
+         of a brokered one connect"
+    )
 )]
 pub struct AddressSpaceSpec {
     /// The RouterConfig that serves this space. Immutable: another data plane does not have the stored messages, so
@@ -62,6 +72,61 @@ pub struct AddressSpaceSpec {
     /// there. It can be changed: what was accepted stays, and a larger plan lets in what waits for room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanName>,
+    /// How clients reach the routers, in spaces of type standard: for each a Service in the namespace of the space,
+    /// named <space>-<endpoint>, which goes with the space. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub endpoints: Vec<EndpointSpec>,
+}
+
+/// A way for clients to reach the routers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointSpec {
+    /// Unique in the space: 1 to 30 lower case letters, digits and '-'.
+    #[schemars(length(min = 1, max = 30), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// What clients speak. amqp: plain TCP, on port 5672 of the Service. amqps: TLS, on port 5671; the routers' own
+    /// listener does it. Which listeners they have is said by messaging.routers.listeners of the RouterConfig.
+    pub service: EndpointService,
+    /// Where from. cluster: a Service of type ClusterIP. loadBalancer: one of type LoadBalancer.
+    #[serde(default)]
+    pub expose: Expose,
+    /// The name by which clients call it, where you have given it one; it is only told, in status.endpoints. Default: the
+    /// Service's own, or what the load balancer has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[0-9A-Za-z._:-]+$"))]
+    pub host: Option<String>,
+}
+
+/// What clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum EndpointService {
+    /// AMQP on plain TCP.
+    Amqp,
+    /// AMQP in TLS.
+    Amqps,
+    /// A value that this version does not know.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// Where an endpoint is reached from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Expose {
+    /// From inside the cluster.
+    #[default]
+    Cluster,
+    /// From outside, by a load balancer.
+    LoadBalancer,
+    /// A value that this version does not know.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// Names a RouterConfig.
@@ -117,7 +182,7 @@ pub struct AddressSpaceStatus {
     /// Name of the broker that serves a brokered space, as the RouterConfig has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker: Option<String>,
-    /// Where clients of a brokered space connect.
+    /// Where clients connect: of a brokered space the broker that holds it; of a standard one the endpoints that it asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub endpoints: Vec<Endpoint>,
@@ -139,10 +204,18 @@ pub struct AddressCount {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
-    /// Name of the broker behind it.
+    /// Name of the broker behind it, or of the endpoint in the spec.
     pub name: String,
-    /// Host name or IP address.
-    pub host: String,
+    /// Host name or IP address, once there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// AMQP port.
-    pub port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// What verifies the certificate of the other side (PEM), where the RouterConfig says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_certificate: Option<String>,
+    /// What keeps clients from connecting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }

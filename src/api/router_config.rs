@@ -18,7 +18,9 @@ use super::plans::{AddressPlan, SpacePlan};
 use super::settings::{FullPolicy, MessageTtl, Redelivery};
 pub use brokers::{BrokerHost, Brokers, ExternalBrokers};
 pub use login::{Credentials, Tls};
-pub use routers::{ExternalRouters, Readiness, RouterHost, RouterService, Routers};
+pub use routers::{
+    AmqpListener, AmqpsListener, ExternalRouters, Listeners, Readiness, RouterHost, RouterService, Routers,
+};
 pub use status::{RouterConfigStatus, TargetState, TargetStatus};
 
 /// What is asked for.

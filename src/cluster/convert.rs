@@ -14,6 +14,7 @@ use crate::api;
 use crate::api::DurationText;
 use crate::messaging::broker::FullPolicy;
 use crate::messaging::endpoints::{PortRef, ServiceRef};
+use crate::messaging::exposure::{EndpointSpec, Listeners, Protocol};
 use crate::messaging::ids::Key;
 use crate::messaging::input::{
     Address, AddressSpace, AddressType, Allowed, Broker, Defaults, LabelTest, Meta, Readiness, Redelivery, Requirement,
@@ -147,6 +148,7 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
             host: way.readiness.host.as_str().into(),
             port: way.readiness.port,
         }),
+        listeners: way.and_then(|way| way.listeners.as_ref()).map(listeners).unwrap_or_default(),
         defaults: defaults(messaging.defaults.as_ref())?,
         address_plans: messaging.address_plans.iter().map(address_plan).collect::<Result<_>>()?,
         space_plans: messaging.space_plans.iter().map(space_plan).collect(),
@@ -176,6 +178,15 @@ fn service(reference: &api::router_config::RouterService, meta: &Meta) -> Result
         }
     };
     Ok(ServiceRef { service, port })
+}
+
+fn listeners(listeners: &api::router_config::Listeners) -> Listeners {
+    let amqps = listeners.amqps.as_ref();
+    Listeners {
+        amqp: listeners.amqp.as_ref().map(|listener| listener.port),
+        amqps: amqps.map(|listener| listener.port),
+        ca_certificate: amqps.and_then(|listener| listener.ca_certificate.as_deref()).map(Arc::from),
+    }
 }
 
 fn allowed(allowed: &api::router_config::AllowedNamespaces) -> Allowed {
@@ -280,8 +291,27 @@ pub fn address_space(object: &api::AddressSpace, listed: bool) -> Result<Address
         config: Key { namespace, name: spec.router_config_ref.name.as_str().into() },
         standard,
         plan: spec.plan.as_ref().map(plan_name),
+        endpoints: spec.endpoints.iter().map(endpoint).collect::<Result<_>>()?,
         status: object.status.as_ref().map(status_body::read_address_space).unwrap_or_default(),
         meta,
+    })
+}
+
+fn endpoint(spec: &api::address_space::EndpointSpec) -> Result<EndpointSpec> {
+    use api::address_space::{EndpointService as Service, Expose};
+    Ok(EndpointSpec {
+        name: spec.name.as_str().into(),
+        service: match spec.service {
+            Service::Amqp => Protocol::Amqp,
+            Service::Amqps => Protocol::Amqps,
+            Service::Unknown => return Err(ConvertError::Unknown { field: "spec.endpoints[].service" }),
+        },
+        load_balancer: match spec.expose {
+            Expose::Cluster => false,
+            Expose::LoadBalancer => true,
+            Expose::Unknown => return Err(ConvertError::Unknown { field: "spec.endpoints[].expose" }),
+        },
+        host: spec.host.as_deref().map(Arc::from),
     })
 }
 

@@ -3,6 +3,7 @@
 //! Decides nothing: what is seen becomes inputs of the model, what the model wants written is written. Every call has
 //! a deadline, every loop survives a failing API server, and everything that writes holds the permit of the Lease.
 
+pub mod children;
 pub mod convert;
 pub mod discovery;
 pub mod endpoints;

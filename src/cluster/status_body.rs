@@ -14,6 +14,7 @@ use crate::api;
 use crate::api::DurationText;
 use crate::api::address::AddressBrokerState as BrokerState;
 use crate::api::conditions::{ACCEPTED, ConditionValue, READY, find};
+use crate::messaging::exposure::EndpointStatus;
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{Redelivery, Ttl};
 use crate::messaging::output::Status;
@@ -83,9 +84,18 @@ fn address_space(status: &AddressSpaceStatus, generation: i64) -> api::AddressSp
     let (total, ready) = (count(status.total), count(status.ready_addresses));
     let endpoint = status.endpoint.as_ref().map(|(host, port)| api::address_space::Endpoint {
         name: status.broker.as_deref().unwrap_or_default().to_owned(),
-        host: host.to_string(),
-        port: *port,
+        host: Some(host.to_string()),
+        port: Some(*port),
+        ca_certificate: None,
+        message: None,
     });
+    let row = |row: &EndpointStatus| api::address_space::Endpoint {
+        name: row.name.to_string(),
+        host: row.at.as_ref().map(|(host, _)| host.to_string()),
+        port: row.at.as_ref().map(|(_, port)| *port),
+        ca_certificate: row.ca_certificate.as_deref().map(str::to_owned),
+        message: row.message.as_deref().map(str::to_owned),
+    };
     api::AddressSpaceStatus {
         conditions: conditions(status.accepted.as_ref(), status.ready.as_ref()),
         observed_generation: Some(generation),
@@ -93,7 +103,7 @@ fn address_space(status: &AddressSpaceStatus, generation: i64) -> api::AddressSp
         summary: Some(format!("{ready}/{total}")),
         address_prefix: status.address_prefix.as_deref().map(str::to_owned),
         broker: status.broker.as_deref().map(str::to_owned),
-        endpoints: endpoint.into_iter().collect(),
+        endpoints: endpoint.into_iter().chain(status.endpoints.iter().map(row)).collect(),
     }
 }
 
@@ -185,6 +195,15 @@ fn read_target(row: &api::router_config::TargetStatus) -> TargetStatus {
 /// The status that came with an AddressSpace.
 pub fn read_address_space(status: &api::AddressSpaceStatus) -> AddressSpaceStatus {
     let count = status.addresses.unwrap_or_default();
+    let at = |endpoint: &api::address_space::Endpoint| Some((endpoint.host.as_deref()?.into(), endpoint.port?));
+    // Only brokered spaces have a broker of their own, and its endpoint only.
+    let brokered = status.broker.is_some();
+    let row = |row: &api::address_space::Endpoint| EndpointStatus {
+        name: row.name.as_str().into(),
+        at: at(row),
+        ca_certificate: text(row.ca_certificate.as_ref()),
+        message: text(row.message.as_ref()),
+    };
     AddressSpaceStatus {
         accepted: condition(&status.conditions, ACCEPTED),
         ready: condition(&status.conditions, READY),
@@ -192,7 +211,8 @@ pub fn read_address_space(status: &api::AddressSpaceStatus) -> AddressSpaceStatu
         ready_addresses: i64::from(count.ready),
         address_prefix: text(status.address_prefix.as_ref()),
         broker: text(status.broker.as_ref()),
-        endpoint: status.endpoints.first().map(|endpoint| (endpoint.host.as_str().into(), endpoint.port)),
+        endpoint: status.endpoints.first().filter(|_| brokered).and_then(at),
+        endpoints: if brokered { Vec::new() } else { status.endpoints.iter().map(row).collect() },
     }
 }
 

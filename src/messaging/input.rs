@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::broker::{Contents, FullPolicy, Outcome};
 use super::endpoints::{Endpoints, ServiceRef};
+use super::exposure::{EndpointSpec, Exposed, Listeners};
 use super::ids::{Key, Kind, Slot, TargetId};
 use super::plans::{AddressPlan, SpacePlan};
 use super::router::RouterLink;
@@ -65,6 +66,8 @@ pub struct RouterConfig {
     pub broker_credentials_secret: Option<Key>,
     /// Where a router listens once it is filled.
     pub readiness: Readiness,
+    /// Where the routers listen for clients.
+    pub listeners: Listeners,
     /// For addresses that say nothing.
     pub defaults: Defaults,
     /// What addresses cost; none: they cost nothing.
@@ -251,6 +254,8 @@ pub struct AddressSpace {
     pub standard: bool,
     /// The name of its plan.
     pub plan: Option<Arc<str>>,
+    /// How clients shall reach it.
+    pub endpoints: Vec<EndpointSpec>,
     /// The status that came with the object.
     pub status: AddressSpaceStatus,
 }
@@ -371,6 +376,8 @@ pub enum Input {
     Target(TargetId, u64, Link),
     /// The same of a router.
     Router(TargetId, u64, RouterLink),
+    /// How far the Services of the space of this uid are, by the names of their endpoints, each time that changes.
+    Exposed(Key, Arc<str>, BTreeMap<Arc<str>, Exposed>),
     /// A write was carried out.
     Written(super::output::WriteDone),
 }

@@ -6,6 +6,7 @@
 pub mod broker;
 pub mod endpoints;
 pub mod entry;
+pub mod exposure;
 pub mod ids;
 pub mod input;
 pub mod job;

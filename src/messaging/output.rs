@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::broker::Job;
+use super::exposure::Exposure;
 use super::ids::{Key, Kind, TargetId};
 use super::input::{Broker, Router};
 use super::router;
@@ -158,6 +159,8 @@ pub struct Settled {
     pub router_jobs: Vec<(TargetId, router::Job)>,
     /// Writes, in order.
     pub writes: Vec<Write>,
+    /// The Services that spaces shall have; none where a space is gone. Of a space the last one counts.
+    pub exposures: Vec<(Key, Option<Exposure>)>,
     /// Events.
     pub events: Vec<Event>,
     /// For addresses that became Ready: milliseconds since the change was seen.

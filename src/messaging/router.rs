@@ -5,6 +5,7 @@
 //! one of ours, which has `#` in front, as no address has.
 
 use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::ids::{Key, Slot};
@@ -278,6 +279,8 @@ pub enum RouterLink {
         abilities: Abilities,
         /// Our readiness listener is there: it was filled before, and serves.
         serving: bool,
+        /// The address at which it was reached.
+        peer: Option<IpAddr>,
     },
     /// Reading everything again begins now: what is acknowledged from here on is newer than the contents that follow.
     Reading,

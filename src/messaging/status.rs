@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::exposure::EndpointStatus;
 use super::input::{Redelivery, Ttl};
 
 /// A condition.
@@ -101,8 +102,10 @@ pub struct AddressSpaceStatus {
     pub address_prefix: Option<Arc<str>>,
     /// The broker that serves it.
     pub broker: Option<Arc<str>>,
-    /// Where clients connect: host and port of that broker.
+    /// Where clients of a brokered space connect: host and port of that broker.
     pub endpoint: Option<(Arc<str>, u16)>,
+    /// The endpoints of a standard space, by name.
+    pub endpoints: Vec<EndpointStatus>,
 }
 
 /// What a queue that moves does on a broker which it leaves.

@@ -11,6 +11,7 @@ use super::links::{Links, NamedSecret};
 use super::meters::Meters;
 use super::router_links::{BrokerCredentials, RouterLinks};
 use super::{Ended, Inspect, Loop};
+use crate::cluster::children;
 use crate::cluster::events::EventQueue;
 use crate::cluster::meter::{Meter, WriteResult};
 use crate::cluster::secrets::SecretStore;
@@ -172,6 +173,8 @@ impl Drives {
 pub struct Parts {
     /// Writes go here.
     pub outbox: Mailbox<Write>,
+    /// Wishes for Services go here.
+    pub children: mpsc::UnboundedSender<children::Command>,
     /// Events go here.
     pub events: EventQueue,
     /// Contents of Secrets.
@@ -216,10 +219,12 @@ impl Dispatch {
     /// Hands everything on; says when the model wants to settle again.
     pub fn carry_out(&mut self, output: Output, taken: usize) -> Option<u64> {
         let Output { settled, resigned, sizes, took } = output;
-        let Settled { targets, jobs, router_jobs, writes, events, ready_after_ms, repairs, wake_ms } = settled;
+        let Settled { targets, jobs, router_jobs, writes, events, ready_after_ms, repairs, exposures, wake_ms } =
+            settled;
         if resigned {
             // The model decides anew when it leads again.
             self.parts.outbox.clear();
+            self.tell_children(children::Command::Resign);
         }
         for change in targets {
             self.change_target(change);
@@ -250,11 +255,22 @@ impl Dispatch {
                 self.parts.meters.write(kind, WriteResult::Skipped);
             }
         }
+        for (space, exposure) in exposures {
+            self.tell_children(match exposure {
+                Some(exposure) => children::Command::Have(exposure),
+                None => children::Command::Forget(space),
+            });
+        }
         for event in events {
             self.parts.events.tell(event);
         }
         self.count(&ready_after_ms, repairs, sizes, taken, took);
         wake_ms
+    }
+
+    fn tell_children(&self, command: children::Command) {
+        // Once they have ended, nobody wishes anything.
+        let _ = self.parts.children.send(command);
     }
 
     fn count(&self, ready: &[u64], repairs: u64, sizes: [usize; 3], taken: usize, took: std::time::Duration) {

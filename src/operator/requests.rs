@@ -56,8 +56,17 @@ where
 }
 
 /// What we ask for; the name in the path is followed by an object's name or nothing.
-const RESOURCES: [&str; 8] =
-    ["routerconfigs", "addressspaces", "addresses", "secrets", "namespaces", "leases", "events", "endpointslices"];
+const RESOURCES: [&str; 9] = [
+    "routerconfigs",
+    "addressspaces",
+    "addresses",
+    "secrets",
+    "namespaces",
+    "leases",
+    "events",
+    "endpointslices",
+    "services",
+];
 const STATUSES: [&str; 3] = ["routerconfigs/status", "addressspaces/status", "addresses/status"];
 
 fn classify<A>(request: &Request<A>) -> (&'static str, &'static str) {

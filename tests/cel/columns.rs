@@ -125,7 +125,13 @@ fn space_status() -> AddressSpaceStatus {
         summary: Some("9998/10000".into()),
         address_prefix: Some("demo.shop/".into()),
         broker: Some("broker".into()),
-        endpoints: vec![Endpoint { name: "broker".into(), host: "127.0.0.1".into(), port: 5672 }],
+        endpoints: vec![Endpoint {
+            name: "broker".into(),
+            host: Some("127.0.0.1".into()),
+            port: Some(5672),
+            ca_certificate: None,
+            message: None,
+        }],
         ..AddressSpaceStatus::default()
     };
     let reason = AddressSpaceReason::Serving.as_str();

@@ -33,6 +33,7 @@ fn cases() -> Vec<Case> {
     cases.extend(settings());
     cases.extend(router_configs());
     cases.extend(super::plans::cases());
+    cases.extend(endpoints());
     cases
 }
 
@@ -262,6 +263,46 @@ fn selector(passes: &str, values: &[&str], refused: &str, bad: &[&str]) -> Case 
     case(R, spec(passes, values), spec(refused, bad), says)
 }
 
+fn endpoints() -> Vec<Case> {
+    let space = |endpoints: Value| json!({"type": "standard", "endpoints": endpoints});
+    let one = |more: Value| {
+        let mut endpoint = json!({"name": "in", "service": "amqp"});
+        endpoint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        space(json!([endpoint]))
+    };
+    let listeners = |listeners: Value| {
+        let external = json!({"hosts": [{"host": "r", "port": 1}]});
+        json!({"messaging": {"routers": {"external": external, "listeners": listeners}}})
+    };
+    vec![
+        case(
+            S,
+            one(json!({})),
+            json!({"endpoints": [{"name": "in", "service": "amqp"}]}),
+            "spec.endpoints lead to routers, which only spaces of type standard have: see status.endpoints for where \
+             clients of a brokered one connect",
+        ),
+        case(
+            S,
+            space(json!([{"name": "in", "service": "amqp"}, {"name": "out", "service": "amqp"}])),
+            space(json!([{"name": "in", "service": "amqp"}, {"name": "in", "service": "amqps"}])),
+            "Duplicate value",
+        ),
+        case(S, one(json!({"service": "amqps"})), one(json!({"service": "mqtt"})), "Unsupported value"),
+        case(S, one(json!({"expose": "loadBalancer"})), one(json!({"expose": "edge"})), "Unsupported value"),
+        case(S, one(json!({"host": "mq.example.com"})), one(json!({"host": "amqp://mq"})), "should match"),
+        case(S, one(json!({"name": "a".repeat(30)})), one(json!({"name": "a".repeat(31)})), "Too long"),
+        case(S, one(json!({"name": "0-a"})), one(json!({"name": "in."})), "should match"),
+        case(R, listeners(json!({"amqp": {"port": 5672}})), listeners(json!({"amqp": {}})), "port: Required value"),
+        case(
+            R,
+            listeners(json!({"amqps": {"port": 5671, "caCertificate": "PEM"}})),
+            listeners(json!({"amqps": {"port": 0}})),
+            "greater than or equal to 1",
+        ),
+    ]
+}
+
 fn router_configs() -> Vec<Case> {
     let defaults =
         json!({"messaging": {"defaults": {"maxSizeBytes": 1, "fullPolicy": "Drop", "deadLetterAddress": "d"}}});
@@ -401,6 +442,21 @@ pub async fn run(client: &Client) -> (Vec<String>, BTreeSet<String>) {
     }
     if let Err(error) = spaces.create(&dry_run(), &S.object("team-shop", &json!({}))).await {
         wrong.push(format!("a space without a dot: {error}"));
+    }
+    // A rule on both names: the Service of an endpoint has at most 63 characters.
+    let says = "the Service of an endpoint is named <space>-<endpoint>, which has at most 63 characters: give the \
+                endpoint a shorter name";
+    let endpoint = json!({"type": "standard", "endpoints": [{"name": "in", "service": "amqp"}]});
+    match spaces.create(&dry_run(), &S.object(&"a".repeat(61), &endpoint)).await {
+        Err(Error::Api(status)) if status.message.contains(says) => {
+            said.insert(says.to_owned());
+        }
+        other => wrong.push(format!("a long name with an endpoint: {other:?}")),
+    }
+    for (length, overlay) in [(60, &endpoint), (61, &json!({"type": "standard"}))] {
+        if let Err(error) = spaces.create(&dry_run(), &S.object(&"a".repeat(length), overlay)).await {
+            wrong.push(format!("a space with a name of {length}: {error}"));
+        }
     }
     wrong.extend(defaults(client).await);
     (wrong, said)

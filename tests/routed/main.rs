@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod endpoints;
 mod moves;
 mod plane;
 mod restarts;

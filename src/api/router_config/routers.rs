@@ -23,6 +23,10 @@ pub struct Routers {
     /// client should be sent to it: let the readiness probe of its Pod connect to it.
     #[serde(default)]
     pub readiness: Readiness,
+    /// The listeners that the routers have for clients. Default: the one by which they are managed, for amqp where that
+    /// is plain TCP, for amqps where it is TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listeners: Option<Listeners>,
     /// Name of an sslProfile that exists on the routers: by it they connect to the brokers. Default: plain TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
@@ -92,6 +96,40 @@ impl RouterHost {
     pub fn name_in_force(&self) -> String {
         name_in_force(self.name.as_deref(), &self.host, self.port)
     }
+}
+
+/// The listeners that routers have for clients: endpoints of AddressSpaces lead there. They are not made by the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Listeners {
+    /// The one for AMQP on plain TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amqp: Option<AmqpListener>,
+    /// The one for AMQP in TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amqps: Option<AmqpsListener>,
+}
+
+/// A listener for AMQP on plain TCP.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AmqpListener {
+    /// Its port on every router, such as 5672.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+}
+
+/// A listener for AMQP in TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AmqpsListener {
+    /// Its port on every router, such as 5671.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// What verifies the routers' certificate, as PEM: told to clients in status.endpoints of their AddressSpace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 65536))]
+    pub ca_certificate: Option<String>,
 }
 
 /// A Service whose endpoints are routers.

@@ -46,10 +46,22 @@ fn every_status_comes_back_as_it_was_decided() {
             address_prefix: Some("team.shop/".into()),
             broker: Some("b".into()),
             endpoint: Some(("10.0.0.1".into(), 5672)),
+            endpoints: Vec::new(),
         };
         let space = if full { space } else { AddressSpaceStatus::default() };
         let read = through_the_api(Status::AddressSpace(Arc::new(space.clone())));
         assert_eq!(read_address_space(&read), space);
+
+        let row = |name: &str, full: bool| EndpointStatus {
+            name: name.into(),
+            at: full.then(|| ("shop-in.team.svc".into(), 5671)),
+            ca_certificate: full.then(|| "PEM".into()),
+            message: full.then(|| "it leads nowhere".into()),
+        };
+        let endpoints = vec![row("in", true), row("out", false)];
+        let standard = AddressSpaceStatus { broker: None, endpoint: None, endpoints, ..space };
+        let read = through_the_api(Status::AddressSpace(Arc::new(standard.clone())));
+        assert_eq!(read_address_space(&read), standard);
 
         let address = AddressStatus {
             accepted: condition(true, reason::ACCEPTED),

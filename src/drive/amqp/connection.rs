@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fe2o3_amqp::Connection;
@@ -109,6 +110,15 @@ impl ConnectError {
     }
 }
 
+/// An open connection.
+#[derive(Debug)]
+pub struct Opened {
+    /// The connection.
+    pub connection: ConnectionHandle<()>,
+    /// The address of the other side.
+    pub peer: Option<IpAddr>,
+}
+
 /// All that is needed to open a connection, again and again.
 #[derive(Clone, Debug)]
 pub struct Connector {
@@ -131,7 +141,7 @@ impl Connector {
     ///
     /// # Errors
     /// See [`ConnectError`]; the deadline covers the whole.
-    pub async fn open(&self) -> Result<ConnectionHandle<()>, ConnectError> {
+    pub async fn open(&self) -> Result<Opened, ConnectError> {
         let stage = std::sync::Mutex::new("connecting");
         let reached = |next| {
             if let Ok(mut stage) = stage.lock() {
@@ -145,25 +155,24 @@ impl Connector {
         })
     }
 
-    async fn open_in_stages(
-        &self,
-        reached: &(dyn Fn(&'static str) + Sync),
-    ) -> Result<ConnectionHandle<()>, ConnectError> {
+    async fn open_in_stages(&self, reached: &(dyn Fn(&'static str) + Sync)) -> Result<Opened, ConnectError> {
         let Endpoint { host, port } = &self.endpoint;
         let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(ConnectError::Unreachable)?;
         // Small requests, each waiting for its answer: Nagle costs 40 ms apiece.
         tcp.set_nodelay(true).map_err(ConnectError::Unreachable)?;
+        let peer = tcp.peer_addr().ok().map(|peer| peer.ip());
         let tcp = Guarded::new(tcp, self.permit.clone());
-        match &self.tls {
-            None => self.log_in(tcp, reached).await,
+        let connection = match &self.tls {
+            None => self.log_in(tcp, reached).await?,
             Some(tls) => {
                 reached("negotiating TLS");
                 let name = tls.name_for(host)?;
                 let stream =
                     TlsConnector::from(tls.config()).connect(name, tcp).await.map_err(ConnectError::Handshake)?;
-                self.log_in(stream, reached).await
+                self.log_in(stream, reached).await?
             }
-        }
+        };
+        Ok(Opened { connection, peer })
     }
 
     async fn log_in<S>(

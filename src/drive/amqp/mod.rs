@@ -10,7 +10,7 @@ mod sasl;
 pub mod secret;
 pub mod tls;
 
-pub use connection::{ConnectError, Connector, Endpoint, Login};
+pub use connection::{ConnectError, Connector, Endpoint, Login, Opened};
 pub use management::{Management, Reply, Request, RequestError};
 pub use secret::Secret;
 pub use tls::{Tls, TlsError};

@@ -64,7 +64,7 @@ struct ArtemisSession {
 
 impl ArtemisSession {
     async fn open(connector: &Connector, request_deadline: Duration) -> Result<Self, LinkError> {
-        let mut connection = connector.open().await?;
+        let mut connection = connector.open().await?.connection;
         let attach = async {
             let mut session = begin(&mut connection).await?;
             let mut questioning = begin(&mut connection).await?;

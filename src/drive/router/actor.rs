@@ -234,7 +234,7 @@ impl<T: Send + 'static> Work<T> {
                     match next {
                         Ok(Stage::Greeted { serving }) => {
                             greeted = true;
-                            self.report(Report::Connected { abilities: session.abilities(), serving }).await?;
+                            self.report(Report::Connected { abilities: session.abilities(), serving, peer: session.peer() }).await?;
                         }
                         Ok(Stage::Read(reading)) => {
                             let Reading { memory, contents } = *reading;

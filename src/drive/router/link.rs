@@ -2,6 +2,7 @@
 //! [`super::qpid`] over AMQP, and in memory by the simulation.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -145,6 +146,11 @@ pub trait RouterLink: Send + Sync {
 pub trait RouterSession: Send + Sync {
     /// What the router can do, as its schema says.
     fn abilities(&self) -> Abilities;
+
+    /// The address at which the router was reached, where it has one.
+    fn peer(&self) -> Option<IpAddr> {
+        None
+    }
 
     /// One request; resolves with the router's answer or its refusal, within the session's deadline for requests.
     /// Requests about one type reach the router in the order of the calls and are carried out in that order, whether

@@ -1,5 +1,6 @@
 //! Sessions with a real router: management over AMQP, in the way of Qpid Dispatch and of those that came of it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fe2o3_amqp::Session;
@@ -13,7 +14,7 @@ use serde_amqp::{Value, primitives::Symbol};
 use serde_json::Value as Json;
 
 use super::link::{Answer, CallError, LinkError, Operation, Request, RouterLink, RouterSession, Type};
-use crate::drive::amqp::{ConnectError, Connector, Management, Reply, RequestError, management};
+use crate::drive::amqp::{ConnectError, Connector, Management, Opened, Reply, RequestError, management};
 use crate::messaging::router::Abilities;
 
 const MANAGEMENT: &str = "$management";
@@ -46,13 +47,14 @@ struct QpidSession {
     request_deadline: Duration,
     prefix: &'static str,
     abilities: Abilities,
+    peer: Option<IpAddr>,
     _session: SessionHandle<()>,
     _connection: ConnectionHandle<()>,
 }
 
 impl QpidSession {
     async fn open(connector: &Connector, request_deadline: Duration) -> Result<Self, LinkError> {
-        let mut connection = connector.open().await?;
+        let Opened { mut connection, peer } = connector.open().await?;
         let attach = async {
             let mut session = Session::builder()
                 .incoming_window(SESSION_WINDOW)
@@ -69,13 +71,17 @@ impl QpidSession {
                 let stage = "reading the schema";
                 LinkError::from(ConnectError::TimedOut { stage, after: connector.deadline })
             })??;
-        Ok(Self { management, request_deadline, prefix, abilities, _session: session, _connection: connection })
+        Ok(Self { management, request_deadline, prefix, abilities, peer, _session: session, _connection: connection })
     }
 }
 
 impl RouterSession for QpidSession {
     fn abilities(&self) -> Abilities {
         self.abilities
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.peer
     }
 
     /// The request is sent before the future is polled.

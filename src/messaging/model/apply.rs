@@ -10,10 +10,6 @@ use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Kind, Now};
 use crate::messaging::input::{Address, AddressSpace, Input, RouterConfig};
 use crate::messaging::names;
-use crate::messaging::output::{WriteDone, WriteError};
-
-/// A write that the API server refused for good is tried again after this long.
-const REFUSED_WRITE_RETRY_MS: u64 = 60_000;
 
 impl Model {
     /// Takes one event in.
@@ -70,6 +66,7 @@ impl Model {
                 }
             }
             Input::Endpoints(service, endpoints) => self.apply_endpoints(service, endpoints),
+            Input::Exposed(space, uid, reports) => self.apply_exposed(space, &uid, reports),
             Input::Synced(source) => {
                 self.synced.insert(source);
             }
@@ -100,6 +97,7 @@ impl Model {
         for space in self.spaces.values_mut() {
             (space.told.out, space.timer_ms, space.since_ms, space.written_ms) = (None, None, ms, None);
             space.moved_ms = None;
+            (space.exposure, space.exposed) = (None, None);
             space.ever_accepted |= was_accepted(&space.told.status);
         }
         for address in self.addresses.values_mut() {
@@ -274,6 +272,8 @@ impl Model {
                 prefix: "".into(),
                 plan: None,
                 broker: None,
+                exposure: None,
+                exposed: None,
                 cleared: false,
                 cleared_on: BTreeSet::new(),
                 written_ms: None,
@@ -309,6 +309,7 @@ impl Model {
             self.clear_space(key);
         }
         let Some(space) = self.spaces.remove(key) else { return };
+        self.expose_nothing(&space);
         if let Some(at) = space.timer_ms {
             self.timers.remove(&(at, Timer::Space(key.clone())));
         }
@@ -444,49 +445,6 @@ impl Model {
             self.dirty_spaces.insert(space.clone());
         }
         self.stale_spaces.insert(space);
-    }
-
-    fn apply_written(&mut self, done: &WriteDone) {
-        let key = &done.key;
-        let retry = self.now.mono_ms + REFUSED_WRITE_RETRY_MS;
-        let timer = match done.kind {
-            Kind::RouterConfig => {
-                let Some(config) = self.configs.get_mut(key) else { return };
-                settle_write(&mut config.told, done);
-                self.dirty_configs.insert(key.clone());
-                self.stale_configs.insert(key.clone());
-                Timer::Config(key.clone())
-            }
-            Kind::AddressSpace => {
-                let Some(space) = self.spaces.get_mut(key) else { return };
-                let guarded = space.told.finalizer;
-                settle_write(&mut space.told, done);
-                if space.told.finalizer != guarded {
-                    self.mark_addresses_of(key);
-                }
-                self.dirty_spaces.insert(key.clone());
-                self.stale_spaces.insert(key.clone());
-                Timer::Space(key.clone())
-            }
-            Kind::Address => {
-                let Some(address) = self.addresses.get_mut(key) else { return };
-                settle_write(&mut address.told, done);
-                self.dirty_addresses.insert(key.clone());
-                Timer::Address(key.clone())
-            }
-        };
-        if matches!(done.result, Err(WriteError::Refused(_))) {
-            self.wake_at(retry, timer);
-        }
-    }
-}
-
-fn settle_write<S: PartialEq + Clone>(told: &mut Told<S>, done: &WriteDone) {
-    match done.result {
-        Ok(version) => {
-            told.written(done.seq, version);
-        }
-        Err(_) => told.failed(done.seq),
     }
 }
 

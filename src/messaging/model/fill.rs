@@ -22,7 +22,8 @@ impl Model {
                 self.apply_route_outcome(id, outcome);
                 return;
             }
-            RouterLink::Connected { abilities, serving } => {
+            RouterLink::Connected { abilities, serving, peer } => {
+                router.peer = peer;
                 let changed = router.abilities.replace(abilities) != Some(abilities);
                 let line = &mut router.line;
                 (line.reading, line.compared, line.read_mark) = (true, false, acks);

@@ -9,6 +9,7 @@ pub mod check;
 mod compare;
 mod config;
 mod deletion;
+mod expose;
 mod fill;
 mod line;
 mod marks;
@@ -28,6 +29,7 @@ mod target;
 mod tests;
 mod told;
 mod verdict;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -225,6 +227,7 @@ impl Model {
             }
         }
         while let Some(key) = self.stale_spaces.pop_first() {
+            self.expose(&key);
             self.verdict_space(&key);
         }
         while let Some(key) = self.stale_configs.pop_first() {

@@ -2,6 +2,7 @@
 //! and for each router only how far it is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::line::Line;
@@ -65,6 +66,8 @@ pub(super) struct Router {
     /// Its place in each slot's list: the lowest that was free.
     pub place: usize,
     pub abilities: Option<Abilities>,
+    /// The address at which it was reached last.
+    pub peer: Option<IpAddr>,
     /// Read, not yet compared.
     pub contents: Option<Arc<router::Contents>>,
     /// What must be answered before it serves.
@@ -86,6 +89,7 @@ impl Router {
             line: Line::new(now),
             place,
             abilities: None,
+            peer: None,
             contents: None,
             fill: Set::default(),
             gone: Set::default(),

@@ -250,6 +250,7 @@ impl Model {
             let broker = space.broker.as_ref().and_then(|name| config.targets.get(name));
             wanted.endpoint = broker.map(|t| (t.broker.host.clone(), t.broker.port));
         }
+        wanted.endpoints = self.endpoint_rows(space);
         let mut refused: Option<&Refusal> = None;
         match &space.accept {
             Some(Err(refusal)) => {

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::expose::Reports;
 use super::line::Line;
 use super::routers::Routers;
 use super::services::Found;
 use super::told::Told;
 use crate::messaging::broker::{Contents, Entry, ground_entry};
 use crate::messaging::entry::Effective;
+use crate::messaging::exposure::Exposure;
 use crate::messaging::ids::{Key, Now, Slot, TargetId};
 use crate::messaging::input::{Address, AddressSpace, Broker, RouterConfig};
 use crate::messaging::maps::{Map, Set};
@@ -133,6 +135,9 @@ pub(super) struct SpaceState {
     pub plan: Option<SpacePlan>,
     /// The broker of a brokered space.
     pub broker: Option<Arc<str>>,
+    /// The Services that it was last said to have, and how far they are.
+    pub exposure: Option<Exposure>,
+    pub exposed: Option<Reports>,
     /// It is deleted, and what it shared on its brokers is taken away.
     pub cleared: bool,
     /// The brokers of a standard space where that is done.

@@ -4,6 +4,7 @@ mod addresses;
 mod api_server;
 mod brokers;
 mod deletions;
+mod endpoints;
 mod moving;
 mod peer;
 mod people;

@@ -108,8 +108,8 @@ impl World {
         let incarnation = router.incarnation;
         if router.up {
             self.live.insert(id.clone());
-            let (abilities, serving) = (router.abilities, router.serving());
-            self.input(Input::Router(id.clone(), incarnation, RouterLink::Connected { abilities, serving }));
+            let (abilities, serving, peer) = (router.abilities, router.serving(), self.peer);
+            self.input(Input::Router(id.clone(), incarnation, RouterLink::Connected { abilities, serving, peer }));
             for broker in router.held.keys().filter_map(|slot| slot.strip_prefix("#connector/")) {
                 let words = router.cut.contains(broker).then(|| "connection refused".into());
                 self.input(Input::Router(id.clone(), incarnation, RouterLink::Connector(broker.into(), words)));

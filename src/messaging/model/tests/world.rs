@@ -6,6 +6,7 @@ use super::peer::Broker;
 use super::router_peer::Router;
 use crate::messaging::broker::*;
 use crate::messaging::endpoints::*;
+use crate::messaging::exposure::Exposure;
 use crate::messaging::ids::*;
 use crate::messaging::input::*;
 use crate::messaging::model::{Model, Timing};
@@ -28,6 +29,10 @@ pub struct World {
     pub standard: bool,
     /// What the EndpointSlices of the Service `svc` say, where routers come from there.
     pub endpoints: Option<Endpoints>,
+    /// The address at which routers are reached.
+    pub peer: Option<std::net::IpAddr>,
+    /// The Services that were wished.
+    pub exposures: Vec<(Key, Option<Exposure>)>,
     /// Status writes and finalizer writes by object name.
     pub status_writes: BTreeMap<String, usize>,
     pub finalizer_writes: usize,
@@ -130,6 +135,8 @@ impl World {
             routers: BTreeMap::new(),
             standard: false,
             endpoints: None,
+            peer: None,
+            exposures: Vec::new(),
             status_writes: BTreeMap::new(),
             finalizer_writes: 0,
             events: Vec::new(),
@@ -202,6 +209,7 @@ impl World {
             broker_ssl_profile: None,
             broker_credentials_secret: None,
             readiness: Readiness::default(),
+            listeners: Default::default(),
             defaults: Defaults::default(),
             address_plans: Vec::new(),
             space_plans: Vec::new(),
@@ -217,7 +225,14 @@ impl World {
     pub fn space(&mut self, name: &str) {
         let meta = self.meta(name);
         let status = AddressSpaceStatus::default();
-        let space = AddressSpace { meta, config: key("rc"), standard: self.standard, plan: None, status };
+        let space = AddressSpace {
+            meta,
+            config: key("rc"),
+            standard: self.standard,
+            plan: None,
+            endpoints: Vec::new(),
+            status,
+        };
         self.spaces.insert(key(name), space.clone());
         self.input(Input::AddressSpace(Box::new(space)));
     }
@@ -325,6 +340,7 @@ impl World {
                 && settled.router_jobs.is_empty()
                 && settled.writes.is_empty();
             self.events.extend(settled.events);
+            self.exposures.extend(settled.exposures);
             for change in settled.targets {
                 self.target(change);
             }

@@ -48,7 +48,7 @@ async fn a_router_that_lists_slowly_is_asked_for_less_at_a_time() {
 async fn a_router_says_what_it_can_do_and_whether_it_serves() {
     let mut bench = bench();
     let all = crate::messaging::router::Abilities { waypoints: true, link_routes: true, multi_tenant: true };
-    assert_eq!(bench.report().await, Report::Connected { abilities: all, serving: false });
+    assert_eq!(bench.report().await, Report::Connected { abilities: all, serving: false, peer: None });
     make_by_hand(&bench.router, OWNER, &readiness_slot(), &readiness());
     bench.router.cut();
     loop {
@@ -59,7 +59,7 @@ async fn a_router_says_what_it_can_do_and_whether_it_serves() {
     }
     let mut bench = bench_of(MemoryRouter::new(Flavour::Skrouterd));
     let none = Default::default();
-    assert_eq!(bench.report().await, Report::Connected { abilities: none, serving: false });
+    assert_eq!(bench.report().await, Report::Connected { abilities: none, serving: false, peer: None });
     make_by_hand(&bench.router, OWNER, "s/a", &anycast());
     bench.commands.send(Command::Reread).ok().unwrap();
     loop {
