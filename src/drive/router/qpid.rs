@@ -125,7 +125,9 @@ async fn learn(management: &Management, deadline: Duration) -> Result<(&'static 
     })
 }
 
-pub(super) fn understand(attributes: &OrderedMap<Value, Value>) -> Option<(&'static str, Abilities)> {
+/// Before the names of a router's types, and what it can do, from its answer to GET-ATTRIBUTES; none where it has no
+/// addresses to configure.
+pub fn understand(attributes: &OrderedMap<Value, Value>) -> Option<(&'static str, Abilities)> {
     let of = |name: &str| {
         attributes.iter().find(|(key, _)| text_of(key) == Some(name)).map(|(_, attributes)| match attributes {
             Value::List(list) => list.iter().filter_map(text_of).map(str::to_owned).collect(),
@@ -148,7 +150,8 @@ pub(super) fn understand(attributes: &OrderedMap<Value, Value>) -> Option<(&'sta
 
 // === Requests and answers ===
 
-pub(super) fn encode(request: Request, prefix: &str) -> management::Request {
+/// A request as routers take it.
+pub fn encode(request: Request, prefix: &str) -> management::Request {
     let text = |text: &str| SimpleValue::String(text.to_owned());
     let of = format!("{prefix}.{}", request.of.as_str());
     let mut properties = vec![("operation", text(request.label()))];
@@ -187,7 +190,11 @@ fn status(reply: &Reply) -> (i64, String) {
     (status, words)
 }
 
-pub(super) fn decode(operation: &Operation, reply: Reply) -> Result<Answer, CallError> {
+/// What a router's answer to this operation means.
+///
+/// # Errors
+/// When it is a refusal.
+pub fn decode(operation: &Operation, reply: Reply) -> Result<Answer, CallError> {
     let (status, words) = status(&reply);
     match (status, operation) {
         (404, Operation::Read(_) | Operation::Delete(_)) => Err(CallError::NotFound),

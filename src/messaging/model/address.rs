@@ -111,6 +111,9 @@ impl Model {
             }
             self.take_leave(key, plan);
         }
+        if matches!(decision, Decision::Refuse(_) | Decision::Wait(_) | Decision::Pend(_)) {
+            self.keep_route(key);
+        }
         if self.addresses.get(key).is_some_and(|a| (a.accepted, a.holds.clone(), a.refused) != held) {
             self.mark_referrers(key);
             // Marking marks itself as well: once is enough, nothing else has changed for it.
@@ -150,7 +153,9 @@ impl Model {
         let left: Vec<TargetId> = left.map(|(id, _)| id.clone()).filter(|id| self.target(id).is_some()).collect();
         for id in plan.on.iter().chain(&left) {
             let Some(address) = self.addresses.get(key) else { return };
-            let claim = self.claim(address, &plan.slot, &plan.refs, space.clone());
+            let mut claim = self.claim(address, &plan.slot, &plan.refs, space.clone());
+            // A broker that has joined since never had it.
+            claim.in_force &= address.told.status.brokers.contains(&id.name);
             self.hold(id, &plan.slot, claim);
         }
         self.hold_route_of(key, plan, open);
@@ -192,7 +197,8 @@ impl Model {
             holder: Some(key.clone()),
             entry,
             generation,
-            in_force: address.in_force == Some(generation),
+            // What was accepted before is as it was.
+            in_force: address.in_force == Some(generation) || address.refused,
         };
         let stale = address.route.clone().filter(|old| old != route);
         if let Some(old) = stale {
@@ -201,7 +207,7 @@ impl Model {
         }
         self.hold_route(route, claim);
         if let Some(address) = self.addresses.get_mut(key) {
-            address.route = Some(route.clone());
+            (address.route, address.unrouted) = (Some(route.clone()), false);
         }
     }
 
@@ -212,6 +218,25 @@ impl Model {
         if let Some(route) = address.route.clone() {
             self.clear_route(&route, Class::Change);
         }
+    }
+
+    /// What was accepted once and is refused now stays on routers as it was, also on those that come empty.
+    pub(super) fn keep_route(&mut self, key: &Key) {
+        let kept = |a: &&AddressState| a.accepted && a.route.is_none() && !a.unrouted && !a.released;
+        let Some(address) = self.addresses.get(key).filter(kept) else { return };
+        let space = Self::space_key(address);
+        if self.winner(&space, &address.canonical).is_none_or(|winner| winner.obj.meta.key != *key) {
+            return;
+        }
+        let Some(state) = self.spaces.get(&space).filter(|s| s.obj.standard && !s.foreign) else { return };
+        let Some(config) = self.configs.get(&state.obj.config) else { return };
+        let prefix = names::prefix(&space, config.obj.single);
+        let (slot, refs) =
+            (names::slot(&prefix, &address.obj.address), self.references_for_removal(address, &space, &prefix));
+        let there = address.told.status.brokers.iter().filter(|name| config.targets.contains_key(*name));
+        let on = there.map(|name| TargetId::broker(state.obj.config.clone(), name.clone())).collect();
+        let route = Route { config: state.obj.config.clone(), slot: entry::route_slot(address.obj.kind, &slot, &refs) };
+        self.hold_route_of(key, &Plan { on, leaving: Vec::new(), slot, refs, route: Some(route), turned: None }, true);
     }
 
     /// Takes in that everything which stands for an Address has been acknowledged.

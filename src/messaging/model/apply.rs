@@ -363,6 +363,7 @@ impl Model {
                 placed: Vec::new(),
                 holds: Vec::new(),
                 route: None,
+                unrouted: false,
                 waits: None,
                 taken: false,
                 released: false,

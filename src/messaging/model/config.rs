@@ -97,6 +97,7 @@ impl Model {
         }
         if placement {
             self.mark_spaces_of(key);
+            self.mark_dead_letters_of(key);
         }
         if !moves.is_empty() {
             self.dirty_addresses.extend(moves.into_iter().flatten());

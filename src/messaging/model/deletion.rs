@@ -51,11 +51,12 @@ impl Model {
             // Stays wanted, and is changed and refilled like any other, until the wait ends.
             let decision = self.decide(address);
             let refused = matches!(decision, Decision::Refuse(_));
-            if let Decision::Hold(plan) = decision {
-                self.hold_plan(key, &plan, true);
-            }
             if let Some(address) = self.addresses.get_mut(key) {
                 (address.refused, address.waits) = (refused, Some(text));
+            }
+            match decision {
+                Decision::Hold(plan) => self.hold_plan(key, &plan, true),
+                _ => self.keep_route(key),
             }
             return;
         }
@@ -82,7 +83,7 @@ impl Model {
                 address.waits = None;
             }
             if let Some(route) = &route
-                && !self.clear_route(route, Class::Change)
+                && !self.unroute(key, route)
                 && !force
             {
                 return;
@@ -96,12 +97,24 @@ impl Model {
         }
         // No broker holds anything of it any more, or any that could be reached.
         if let Some(route) = &route
-            && !self.clear_route(route, Class::Change)
+            && !self.unroute(key, route)
             && !force
         {
             return;
         }
         self.release(key);
+    }
+
+    /// Has routers let go of an Address that goes, also of what they have of it from before this process; whether there
+    /// is none left that could be reached and has it.
+    fn unroute(&mut self, key: &Key, route: &Route) -> bool {
+        let Some(address) = self.addresses.get_mut(key) else { return true };
+        let first = !std::mem::replace(&mut address.unrouted, true);
+        if first && address.route.is_none() && address.accepted {
+            let (tenant, generation) = (Self::space_key(address), address.obj.meta.generation);
+            self.adopt_route(key, route, tenant, generation);
+        }
+        self.clear_route(route, Class::Change)
     }
 
     /// Whether a broker may hold the Address that was not read yet: nothing tells where it was placed.
@@ -121,6 +134,14 @@ impl Model {
         let state = self.spaces.get(space);
         let config = state.map(|s| &s.obj.config);
         let standard = state.is_some_and(|s| s.obj.standard);
+        let seat = config.filter(|config| self.configs.get(*config).is_some_and(|c| c.obj.single));
+        if address.holds.is_empty()
+            && address.route.is_none()
+            && seat.is_some_and(|config| self.single_winner(config).is_none_or(|winner| winner != *space))
+        {
+            // Without prefixes, what has its name is another space's.
+            return None;
+        }
         let mut on: Vec<TargetId> = address.holds.iter().filter(|id| self.target(id).is_some()).cloned().collect();
         if on.is_empty() && !address.taken && (!standard || entry::stored(address.obj.kind)) {
             on = self.last_known(address, space);
@@ -279,7 +300,7 @@ impl Model {
     }
 
     /// References of an address that goes: what cannot be resolved any more is named as it was.
-    fn references_for_removal(&self, address: &AddressState, space: &Key, prefix: &str) -> References {
+    pub(super) fn references_for_removal(&self, address: &AddressState, space: &Key, prefix: &str) -> References {
         let name = |name: &Option<Arc<str>>| {
             name.as_ref().map(|name| {
                 let found = self.winner(space, &names::canonical(name));

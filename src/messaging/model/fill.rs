@@ -232,7 +232,7 @@ impl Model {
         let known = |slot: &Slot| config.routers.slots.contains_key(slot) || gone.contains(slot);
         let spared = |slot: &Slot| match slot.strip_prefix('#') {
             Some(ours) => ours.strip_prefix("connector/").is_none_or(|broker| config.targets.contains_key(broker)),
-            None => self.unreadable(config.obj.single, slot) || self.claimed(id, last_name(slot)),
+            None => self.unreadable(config.obj.single, slot) || self.may_stand_for(id, slot),
         };
         let mut leftover: Vec<Slot> =
             contents.slots.keys().filter(|slot| !known(slot) && !spared(slot)).cloned().collect();
@@ -259,6 +259,14 @@ impl Model {
             routers.leaving.insert(slot.clone());
             send.push(slot);
         }
+    }
+
+    /// Whether an Address that was accepted once, and of which nothing is wanted of routers, may stand for a slot: its
+    /// space is not known.
+    fn may_stand_for(&self, id: &TargetId, slot: &Slot) -> bool {
+        let Some((space, name)) = self.address_of_slot(last_name(slot), id) else { return false };
+        let winner = self.winner(&space, &names::canonical(&name));
+        winner.is_some_and(|a| *a.obj.address == *name && a.accepted && !a.unrouted && a.route.is_none())
     }
 
     /// Whether an Address that cannot be read may stand for a slot.

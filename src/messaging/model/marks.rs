@@ -40,6 +40,16 @@ impl Model {
         }
     }
 
+    /// A broker has joined: dead letters of standard spaces belong there as well.
+    pub(super) fn mark_dead_letters_of(&mut self, config: &Key) {
+        let spaces = self.spaces_of_config.get(config).into_iter().flatten();
+        let standard = spaces.filter(|key| self.spaces.get(*key).is_some_and(|space| space.obj.standard));
+        let members = standard.filter_map(|key| self.members.get(key)).flat_map(|members| &members.all);
+        let dead = |key: &&Key| self.addresses.get(*key).is_some_and(|a| a.obj.kind == AddressType::DeadLetter);
+        let marked: Vec<Key> = members.filter(dead).cloned().collect();
+        self.dirty_addresses.extend(marked);
+    }
+
     pub(super) fn mark_spaces_of(&mut self, config: &Key) {
         if let Some(spaces) = self.spaces_of_config.get(config) {
             self.dirty_spaces.extend(spaces.iter().cloned());

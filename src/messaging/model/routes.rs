@@ -87,6 +87,29 @@ impl Model {
         self.send_route(route, if in_force { Class::Repair } else { Class::Change });
     }
 
+    /// Takes a slot that routers may have from before this process for an Address that goes.
+    pub(super) fn adopt_route(&mut self, holder: &Key, route: &Route, tenant: Key, generation: i64) {
+        // What it is there does not matter: it goes.
+        let entry = self.plain[0].clone();
+        let Some(routers) = self.routers_mut(&route.config) else { return };
+        if routers.slots.contains_key(&route.slot) {
+            return;
+        }
+        let mut at = vec![Routed::Gone; routers.width()];
+        for router in routers.targets.values() {
+            if let Some(at) = at.get_mut(router.place) {
+                *at = Routed::Needed;
+            }
+        }
+        let held_by = Some(holder.clone());
+        let state =
+            RouteState { tenant, holder: held_by, entry, wanted: true, for_generation: generation, at, attempts: 0 };
+        routers.slots.insert(route.slot.clone(), state);
+        if let Some(address) = self.addresses.get_mut(holder) {
+            address.route = Some(route.clone());
+        }
+    }
+
     /// Has the slot taken away from every router; whether there is none left that could be reached and has it.
     pub(super) fn clear_route(&mut self, route: &Route, class: Class) -> bool {
         let Some(routers) = self.routers_mut(&route.config) else { return true };

@@ -6,7 +6,7 @@ use super::Model;
 use super::state::{Progress, SlotState, Target, Want};
 use crate::messaging::broker::{Class, Entry, Job, Wish, is_ground};
 use crate::messaging::entry::{Effective, gates};
-use crate::messaging::ids::{Key, Plane, Slot, TargetId};
+use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::names;
 use crate::messaging::status::TargetState;
 
@@ -333,16 +333,15 @@ impl Model {
         }
     }
 
-    /// Whether an Address that was accepted once has exactly this name on this broker, or on routers. What a broker
-    /// holds for a space that has since moved to another one, or of an Address that is elsewhere, stands for nobody.
+    /// Whether an Address that was accepted once has exactly this name on this broker. What a broker holds for a space
+    /// that has since moved to another one, or of an Address that is elsewhere, stands for nobody.
     pub(super) fn claimed(&self, id: &TargetId, slot: &str) -> bool {
         let Some((space, address)) = self.address_of_slot(slot, id) else { return false };
         let Some(winner) = self.winner(&space, &names::canonical(&address)) else { return false };
-        let elsewhere = id.plane == Plane::Broker
-            && match self.spaces.get(&space).is_some_and(|s| s.obj.standard) {
-                true => !winner.told.status.brokers.contains(&id.name),
-                false => self.target_of_space(&space).is_some_and(|at| at != *id),
-            };
+        let elsewhere = match self.spaces.get(&space).is_some_and(|s| s.obj.standard) {
+            true => !winner.told.status.brokers.contains(&id.name),
+            false => self.target_of_space(&space).is_some_and(|at| at != *id),
+        };
         *winner.obj.address == *address && winner.accepted && !elsewhere
     }
 

@@ -46,6 +46,8 @@ pub(super) struct AddressState {
     pub holds: Vec<TargetId>,
     /// What its routers hold for it.
     pub route: Option<Route>,
+    /// It is being deleted, and whatever a router still has of it is left over.
+    pub unrouted: bool,
     /// The generation that all of them acknowledged.
     pub in_force: Option<i64>,
     /// Effective values of that generation.

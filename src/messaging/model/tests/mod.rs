@@ -5,6 +5,7 @@ mod api_server;
 mod brokers;
 mod deletions;
 mod endpoints;
+mod keeping;
 mod moving;
 mod peer;
 mod people;

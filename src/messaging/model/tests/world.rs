@@ -222,6 +222,16 @@ impl World {
         self.input(Input::RouterConfig(Box::new(config)));
     }
 
+    /// Another broker joins `rc`.
+    pub fn add_broker(&mut self, name: &str) {
+        let id = TargetId::broker(key("rc"), name.into());
+        self.brokers.insert(id, Broker { up: true, ..Default::default() });
+        self.change_config(|c| {
+            let broker = crate::messaging::input::Broker { name: name.into(), ..c.brokers[0].clone() };
+            c.brokers.push(broker);
+        });
+    }
+
     pub fn space(&mut self, name: &str) {
         let meta = self.meta(name);
         let status = AddressSpaceStatus::default();
