@@ -9,12 +9,9 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use waystation::cluster::secrets::SecretData;
-use waystation::drive::amqp::Endpoint;
 use waystation::drive::broker::link::{BrokerLink, BrokerSession, Call, CallError, LinkError, SessionEvent};
-use waystation::drive::router::link::{RouterLink, RouterSession};
 use waystation::messaging::input::Broker as Named;
 use waystation::operator::links::{Links, NamedSecret};
-use waystation::operator::router_links::RouterLinks;
 use waystation_kit::artemis_core::Core;
 
 use crate::lies::Lie;
@@ -31,6 +28,10 @@ pub struct Broker {
     /// Passwords that it takes; none: anything.
     pub passwords: BTreeSet<String>,
     sessions: BTreeMap<u64, Session>,
+    /// How often all connections were lost.
+    pub losses: u64,
+    /// How often each queue was destroyed.
+    pub destroyed: BTreeMap<String, u64>,
     /// For each queue: when its messages were last counted, and when some last arrived.
     pub counted: BTreeMap<String, u64>,
     pub arrived: BTreeMap<String, u64>,
@@ -58,6 +59,8 @@ impl Broker {
             hangs_until: Instant::now(),
             passwords,
             sessions: BTreeMap::new(),
+            losses: 0,
+            destroyed: BTreeMap::new(),
             counted: BTreeMap::new(),
             arrived: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -77,6 +80,7 @@ impl Broker {
 
     /// Ends every connection.
     pub fn lose_all(&mut self, reason: &str) {
+        self.losses += 1;
         for session in self.sessions.values_mut() {
             session.lose(reason);
         }
@@ -99,12 +103,18 @@ impl Broker {
     /// Tells connections of removals.
     pub fn notify(&mut self) {
         for removal in self.core.take_removals() {
+            *self.destroyed.entry(removal.queue.clone()).or_default() += 1;
             for session in self.sessions.values_mut().filter(|session| session.lost.is_none()) {
                 let (queue, address) = (removal.queue.clone(), removal.address.clone());
                 session.events.push_back(SessionEvent::QueueRemoved { queue, address });
                 session.news.notify_one();
             }
         }
+    }
+
+    /// Whether somebody with this password may log in.
+    pub fn takes(&self, password: Option<&str>) -> bool {
+        self.passwords.is_empty() || password.is_some_and(|password| self.passwords.contains(password))
     }
 
     /// What one operation destroys: queues with their messages.
@@ -149,24 +159,6 @@ impl Links for SimLinks {
             host: broker.host.to_string(),
             login: login.map(|secret| secret.data),
         })
-    }
-}
-
-/// There are no routers in this world.
-pub struct NoRouters;
-
-impl RouterLinks for NoRouters {
-    fn link(&self, _: Endpoint, _: Option<NamedSecret>, _: Option<NamedSecret>) -> Arc<dyn RouterLink> {
-        Arc::new(Nowhere)
-    }
-}
-
-struct Nowhere;
-
-impl RouterLink for Nowhere {
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn RouterSession>, LinkError>> {
-        let message = "connection refused".to_owned();
-        async move { Err(LinkError { category: "unreachable", message }) }.boxed()
     }
 }
 
@@ -224,7 +216,7 @@ impl SimLink {
         if !broker.up || unlucky {
             return Err(refused("connection refused"));
         }
-        if !broker.passwords.is_empty() && password.is_none_or(|password| !broker.passwords.contains(&password)) {
+        if !broker.takes(password.as_deref()) {
             return Err(LinkError { category: "login", message: "login refused".to_owned() });
         }
         let session = Session {
@@ -486,6 +478,7 @@ fn carry_out(world: &mut World, identity: &str, host: &str, call: &Call) -> Resu
         if call.operation == "destroyQueue" {
             let name = call.params[0].as_str().unwrap_or_default();
             world.held.remove(&(host.to_owned(), name.to_owned()));
+            world.judge_removal(host, name);
         }
         world.commands += 1;
         world.acted();

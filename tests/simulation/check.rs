@@ -27,13 +27,16 @@ pub struct Scene<'a> {
 /// Compares everything; each difference is a violation.
 pub fn agreement(world: &mut World) {
     let mut found = Vec::new();
-    {
-        let all = |plural| world.api.all(plural).map(|(id, object)| (id.clone(), Arc::clone(object))).collect();
-        let configs = [0, 1].map(|index| world.api.get(&config_id(index)).cloned());
-        let scene = Scene { world, configs, addresses: all(Plural::Addresses) };
+    let World { routers, brokers, random, .. } = world;
+    for router in routers.values_mut() {
+        router.live(brokers, random);
+    }
+    let settled = {
+        let scene = Scene::of(world);
         for index in 0..CONFIGS.len() {
             scene.check_config(index, &mut found);
             scene.check_leftovers(index, &mut found);
+            scene.check_routers(index, &mut found);
         }
         scene.check_spaces(&mut found);
         for (id, address) in &scene.addresses {
@@ -42,11 +45,14 @@ pub fn agreement(world: &mut World) {
             }
         }
         scene.check_writes(&mut found);
-        let seen = scene.seen();
+        let (seen, settled) = (scene.seen(), scene.settled());
         for what in seen {
             world.saw(&what);
         }
-    }
+        settled
+    };
+    world.judge_moves(&settled);
+    world.settled = settled;
     for wrong in found {
         world.violated(wrong);
     }
@@ -79,7 +85,20 @@ pub fn spoilt(address: &Value) -> bool {
     address["spec"]["maxSizeBytes"].is_string()
 }
 
+impl<'a> Scene<'a> {
+    /// As everything is now.
+    pub fn of(world: &'a World) -> Self {
+        let all = |plural| world.api.all(plural).map(|(id, object)| (id.clone(), Arc::clone(object))).collect();
+        let configs = [0, 1].map(|index| world.api.get(&config_id(index)).cloned());
+        Scene { world, configs, addresses: all(Plural::Addresses) }
+    }
+}
+
 impl Scene<'_> {
+    pub fn config(&self, index: usize) -> Option<&Object> {
+        self.configs[index].as_ref()
+    }
+
     /// The RouterConfig of an Address.
     pub fn config_of(&self, address: &Value) -> Option<&Object> {
         let space = (text(&address["metadata"]["namespace"]), text(&address["spec"]["addressSpace"]));
@@ -110,7 +129,7 @@ impl Scene<'_> {
         seen
     }
 
-    fn space_of(&self, address: &Value) -> Option<&Object> {
+    pub fn space_of(&self, address: &Value) -> Option<&Object> {
         let namespace = text(&address["metadata"]["namespace"]);
         self.world.api.get(&Id::new(Plural::AddressSpaces, namespace, text(&address["spec"]["addressSpace"])))
     }
@@ -268,11 +287,25 @@ impl Scene<'_> {
             .any(|broker| broker.core.queue(&slot).is_some() || broker.core.addresses().any(|(name, _)| name == slot))
     }
 
-    /// What the Address asks for, on the broker that it names.
+    /// What the Address asks for, on the brokers that it names.
     fn check_contents(&self, address: &Value) -> Result<(), String> {
-        let Some(on) = address["status"]["brokers"][0]["name"].as_str() else {
-            return Err("Ready on no broker".to_owned());
+        let on: Vec<&str> =
+            address["status"]["brokers"].as_array().into_iter().flatten().map(|on| text(&on["name"])).collect();
+        let all = self
+            .config_of(address)
+            .and_then(|config| config["spec"]["messaging"]["brokers"]["external"]["hosts"].as_array());
+        let wanted = match (self.is_standard(address), text(&address["spec"]["type"])) {
+            (true, "anycast" | "multicast") => 0,
+            (true, "deadLetter") => all.map_or(0, Vec::len),
+            _ => 1,
         };
+        if on.len() != wanted {
+            return Err(format!("Ready on {on:?}, and not on {wanted} brokers"));
+        }
+        on.into_iter().try_for_each(|on| self.check_contents_on(address, on))
+    }
+
+    fn check_contents_on(&self, address: &Value, on: &str) -> Result<(), String> {
         let index = (0..self.world.brokers.len()).find(|index| broker_name(*index) == on);
         let Some(broker) = index.and_then(|index| self.world.brokers.get(&host(index))) else {
             return Err(format!("is on {on}, which there is not"));
@@ -355,7 +388,7 @@ impl Scene<'_> {
         let accepted = |a: &Value| a["status"]["brokers"].as_array().is_some_and(|brokers| !brokers.is_empty());
         let here = |name: &str, on: &str| {
             let mut claimants = self.addresses.iter().filter(|(_, a)| self.world.slot(a) == name && accepted(a));
-            claimants.any(|(_, a)| self.world.broker_of(a).is_none_or(|at| at == on)) || unreadable(name)
+            claimants.any(|(_, a)| self.world.is_on(a, on)) || unreadable(name)
         };
         let mut orphans = 0;
         for named in hosts {

@@ -17,8 +17,9 @@ use waystation::operator::{Health, Options, Parts};
 
 use crate::api::service::ApiServer;
 use crate::api::store::EPOCH_S;
-use crate::broker::{NoRouters, SimLinks};
+use crate::broker::SimLinks;
 use crate::plan::Setup;
+use crate::router::link::SimRouterLinks;
 use crate::world::{Shared, lock};
 
 /// Longest wait before something that a broker refused is tried again; ten minutes in a cluster.
@@ -142,7 +143,7 @@ fn parts(
         write_client: client(),
         permit: permit(),
         links: Arc::new(SimLinks { world: Shared::clone(world), identity: Arc::clone(identity) }),
-        router_links: Arc::new(NoRouters),
+        router_links: Arc::new(SimRouterLinks { world: Shared::clone(world), identity: Arc::clone(identity) }),
         clock: Arc::new(SimClock(began)),
         options,
         health: Health::default(),

@@ -16,17 +16,34 @@ pub enum Lie {
     LostEvent,
     /// A Lease is replaced without looking at the version that was read.
     BlindLease,
+    /// A router's link answers before the router has done it.
+    EarlyRoute,
+    /// The same, and what was acknowledged is slow to arrive: the readiness listener overtakes it.
+    EagerListener,
+    /// Auto-links are made on the first connection to a router only.
+    ForgottenLinks,
+    /// From a router that was away nothing is ever removed.
+    SkippedRemoval,
 }
 
 impl Lie {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 10] = [
         Self::EarlyAnswer,
         Self::EmptyCount,
         Self::ForgottenFinalizer,
         Self::DroppedStatus,
         Self::LostEvent,
         Self::BlindLease,
+        Self::EarlyRoute,
+        Self::EagerListener,
+        Self::ForgottenLinks,
+        Self::SkippedRemoval,
     ];
+
+    /// Whether it takes routers to be told.
+    pub fn needs_routers(self) -> bool {
+        matches!(self, Self::EarlyRoute | Self::EagerListener | Self::ForgottenLinks | Self::SkippedRemoval)
+    }
 
     /// By its name in the code.
     pub fn parse(name: &str) -> Self {

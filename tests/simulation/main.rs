@@ -1,4 +1,5 @@
-//! Simulation: the whole operator on a simulated clock, between an API server and brokers in memory. A seed decides
+//! Simulation: the whole operator on a simulated clock, between an API server, brokers and
+//! routers in memory. A seed decides
 //! what people do, what fails and when anything crashes; a run repeats from its seed to the last byte.
 //!
 //! `dev/simulate --seed N` runs one seed again and prints what happened.
@@ -14,6 +15,7 @@ mod lies;
 mod people;
 mod plan;
 mod random;
+mod router;
 mod run;
 mod seeds;
 mod shrink;
@@ -93,4 +95,24 @@ fn finds_an_event_that_is_lost() {
 #[test]
 fn finds_two_who_lead_at_once() {
     found(Lie::BlindLease);
+}
+
+#[test]
+fn finds_routers_that_are_acknowledged_before_they_answer() {
+    found(Lie::EarlyRoute);
+}
+
+#[test]
+fn finds_a_router_that_says_too_early_that_it_is_filled() {
+    found(Lie::EagerListener);
+}
+
+#[test]
+fn finds_links_that_are_not_made_again() {
+    found(Lie::ForgottenLinks);
+}
+
+#[test]
+fn finds_what_is_left_over_on_a_router_that_was_away() {
+    found(Lie::SkippedRemoval);
 }

@@ -8,8 +8,9 @@ use waystation_kit::artemis_core::Routing;
 use crate::api::store::{Id, Plural, Snapshot, deleting};
 use crate::broker::{Broker, millis};
 use crate::plan::{Action, Name};
+use crate::router::{hands, router_host, router_name};
 use crate::run::{Story, broker_name, host};
-use crate::world::{OTHER_SPACE, Shared, World, lock};
+use crate::world::{MIXED_SPACE, OTHER_SPACE, Shared, World, lock};
 
 /// The RouterConfigs, with their owners: most is about the first; both are on the same brokers.
 pub const CONFIGS: [(&str, &str, &str); 2] = [("infra", "plane", "sim"), ("infra", "other", "elsewhere")];
@@ -31,13 +32,32 @@ fn hosts(count: usize) -> Value {
     (0..count).map(|index| json!({ "name": broker_name(index), "host": host(index), "port": 5672 })).collect()
 }
 
+fn router_hosts(count: usize) -> Value {
+    (0..count).map(|index| json!({ "name": router_name(index), "host": router_host(index), "port": 5672 })).collect()
+}
+
+/// Where the routers of a RouterConfig listen once they are filled: two never share a port.
+pub fn readiness_port(index: usize) -> u16 {
+    [7779, 7780][index]
+}
+
 pub fn create_config(world: &mut World, index: usize) {
     let mut external = json!({ "hosts": hosts(world.brokers.len()) });
     if has_secret(world) {
         external["credentials"] = json!({ "secretName": SECRET.1 });
     }
     let tenancy = if world.single && index == 0 { "Single" } else { "Shared" };
-    let messaging = json!({ "tenancy": tenancy, "owner": CONFIGS[index].2, "brokers": { "external": external } });
+    let mut messaging = json!({ "tenancy": tenancy, "owner": CONFIGS[index].2, "brokers": { "external": external } });
+    if !world.routers.is_empty() {
+        let mut external = json!({ "hosts": router_hosts(world.routers.len()) });
+        let mut routers = json!({ "readiness": { "port": readiness_port(index) } });
+        if has_secret(world) {
+            external["credentials"] = json!({ "secretName": SECRET.1 });
+            routers["brokerCredentials"] = json!({ "secretName": SECRET.1 });
+        }
+        routers["external"] = external;
+        messaging["routers"] = routers;
+    }
     let spec =
         json!({ "controllerName": "waystation", "allowedNamespaces": { "from": "All" }, "messaging": messaging });
     world.create(&config_id(index), &json!({ "spec": spec }));
@@ -69,6 +89,9 @@ pub fn make_up(world: &mut World) -> bool {
         for name in broker.squatted.keys().cloned().collect::<Vec<_>>() {
             had |= unsquat(broker, &name);
         }
+    }
+    for router in world.routers.values_mut() {
+        had |= router.make_up();
     }
     had
 }
@@ -115,6 +138,7 @@ fn excuse_all(world: &mut World) {
 
 pub fn restore(world: &mut World, snapshot: Snapshot) {
     excuse_all(world);
+    world.settled.clear();
     world.api.restore(snapshot);
     excuse_all(world);
     // Statuses tell of what was held then.
@@ -134,6 +158,14 @@ fn annotate(world: &mut World, id: &Id, name: &str, value: &str) {
     });
 }
 
+/// Asks for a comparison with everything.
+pub fn resync(world: &mut World) {
+    for index in 0..CONFIGS.len() {
+        let value = world.api.version.to_string();
+        annotate(world, &config_id(index), RESYNC_ANNOTATION, &value);
+    }
+}
+
 /// Remembers where more happens than creations: only there are writes beyond the first to be expected.
 pub fn disturb(world: &mut World, action: &Action) {
     match action {
@@ -141,6 +173,9 @@ pub fn disturb(world: &mut World, action: &Action) {
         Action::BrokerRestart { .. } | Action::BrokerHang { .. } | Action::BreakConnections(_) => {}
         Action::CutWatches | Action::Compact | Action::StallWatches { .. } => {}
         Action::Quiet | Action::Snapshot | Action::Resync | Action::Prune => {}
+        Action::RouterRestart { .. } | Action::RouterHang { .. } | Action::RouterSlow { .. } | Action::RouterCut(_) => {
+        }
+        Action::Drift { .. } | Action::ConfigRouters(_) => {}
         Action::StripAddress(_)
         | Action::StripSpace(_)
         | Action::Crash { .. }
@@ -199,8 +234,9 @@ pub fn act(story: &mut Story, action: &Action) {
         }),
         Action::CreateSpace(name) => {
             let config = CONFIGS[usize::from(*name == OTHER_SPACE)];
+            let brokered = world.routers.is_empty() || (world.mixed && *name == MIXED_SPACE);
             let spec = json!({
-                "type": "brokered", "routerConfigRef": { "name": config.1, "namespace": config.0 },
+                "type": if brokered { "brokered" } else { "standard" }, "routerConfigRef": { "name": config.1, "namespace": config.0 },
             });
             world.create(&space_id(*name), &json!({ "spec": spec }));
         }
@@ -230,6 +266,8 @@ pub fn act(story: &mut Story, action: &Action) {
         Action::ConfigBrokers(count) => {
             // A broker that is taken out is let go of, with all that it holds.
             excuse_all(world);
+            world.settled.clear();
+            world.calm_routers = false;
             let left: Vec<String> = world
                 .brokers
                 .values()
@@ -239,6 +277,13 @@ pub fn act(story: &mut Story, action: &Action) {
             let there = world.brokers.len();
             world.change(&config_id(0), |config| {
                 config["spec"]["messaging"]["brokers"]["external"]["hosts"] = hosts((*count).min(there));
+            });
+        }
+        Action::ConfigRouters(count) => {
+            world.calm_routers = false;
+            let count = (*count).min(world.routers.len());
+            world.change(&config_id(0), |config| {
+                config["spec"]["messaging"]["routers"]["external"]["hosts"] = router_hosts(count);
             });
         }
         Action::ConfigAllowed(all) => {
@@ -257,8 +302,12 @@ pub fn act(story: &mut Story, action: &Action) {
         Action::RotateSecret => {
             if has_secret(world) {
                 story.passwords = (story.passwords + 1) % 10;
+                let password = format!("p{}", story.passwords);
                 for broker in world.brokers.values_mut() {
-                    broker.passwords.insert(format!("p{}", story.passwords));
+                    broker.passwords.insert(password.clone());
+                }
+                for router in world.routers.values_mut() {
+                    router.passwords.insert(password.clone());
                 }
                 put_secret(world, story.passwords);
             }
@@ -374,7 +423,7 @@ fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
                 broker.lose_all("the connection was reset");
             }
         }
-        other => panic!("{other:?} is nobody's"),
+        other => hands::act(story, world, other),
     }
 }
 

@@ -71,6 +71,35 @@ pub enum Action {
         ms: u64,
     },
     BreakConnections(usize),
+    /// It comes back empty, as every router does.
+    RouterRestart {
+        router: usize,
+        down_ms: u64,
+    },
+    RouterHang {
+        router: usize,
+        ms: u64,
+    },
+    /// Every answer takes longer.
+    RouterSlow {
+        router: usize,
+        by_ms: u64,
+        ms: u64,
+    },
+    RouterCut(usize),
+    /// Routers refuse everything about this name.
+    RefuseRoute(Name, &'static str),
+    RelentRoute(Name, &'static str),
+    /// Somebody else makes a router address of this pattern.
+    SquatRoute(Name, &'static str),
+    UnsquatRoute(Name, &'static str),
+    /// Somebody takes an entity away from a router, or changes it.
+    Drift {
+        router: usize,
+        pick: u64,
+        change: bool,
+    },
+    ConfigRouters(usize),
     Crash {
         replica: usize,
         down_ms: u64,
@@ -105,9 +134,24 @@ pub enum Action {
 pub enum Cause {
     OperatorRestart,
     Takeover,
-    BrokerRestart { empty: bool },
+    BrokerRestart {
+        empty: bool,
+    },
     BrokerOutage,
     Relist,
+    /// Every router at once, or the first.
+    RouterRestart {
+        all: bool,
+    },
+    RouterOutage {
+        all: bool,
+    },
+    RouterCut,
+    /// What somebody does to the entity of this number is mended.
+    Drift {
+        pick: u64,
+        change: bool,
+    },
 }
 
 /// An action, and how long after the one before.
@@ -121,6 +165,10 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     pub brokers: usize,
+    /// None: spaces are of type brokered.
+    pub routers: usize,
+    /// One space is of type brokered though there are routers.
+    pub mixed: bool,
     pub replicas: usize,
     /// The finalizer comes by admission.
     pub policy: bool,
@@ -159,7 +207,7 @@ impl Setup {
 impl Plan {
     /// What this seed decides where a bug is planted: schedules that give it its chance.
     pub fn with(lie: Lie, seed: u64) -> Self {
-        let mut plan = Self::of(seed);
+        let mut plan = if lie.needs_routers() { Self::decided(seed, true) } else { Self::of(seed) };
         let random = &mut Random::new(seed ^ 0x11e5);
         match lie {
             // Only what waits for its last message is counted.
@@ -181,17 +229,39 @@ impl Plan {
                     plan.steps.splice(at..at, both);
                 }
             }
+            // A router must have been filled, and go.
+            Lie::EagerListener => plan.steps.push(measure(Cause::RouterRestart { all: true })),
+            // A router must be connected again while something is left to do.
+            Lie::ForgottenLinks | Lie::SkippedRemoval => {
+                let mut at = plan.steps.len();
+                while at > 0 {
+                    at = at.saturating_sub(random.within(4..8) as usize);
+                    let router = random.within(0..plan.setup.routers as u64) as usize;
+                    let action = match lie {
+                        Lie::ForgottenLinks => Action::RouterRestart { router, down_ms: 100 },
+                        _ => Action::RouterCut(router),
+                    };
+                    plan.steps.insert(at, Step { wait_ms: 0, action });
+                }
+            }
             _ => {}
         }
         plan
     }
 
-    /// What this seed decides.
+    /// What this seed decides: of every twelve, six have routers.
     pub fn of(seed: u64) -> Self {
+        Self::decided(seed, (seed / 6).is_multiple_of(2))
+    }
+
+    fn decided(seed: u64, standard: bool) -> Self {
+        let routed = &mut Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x4077);
         let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x51a7);
         let random = &mut random;
         let flavour = random.within(0..4);
-        let setup = Setup {
+        let mut setup = Setup {
+            routers: 0,
+            mixed: false,
             brokers: if random.chance(300) { 2 } else { 1 },
             replicas: if random.chance(400) { 2 } else { 1 },
             policy: random.chance(500),
@@ -203,10 +273,17 @@ impl Plan {
             faults: Faults {
                 api: if flavour & 1 == 0 { 0 } else { random.one_of(&[20, 100]) },
                 broker: if flavour & 2 == 0 { 0 } else { random.one_of(&[20, 100]) },
+                router: 0,
                 watch_ms: random.one_of(&[1, 20, 300]),
                 latency_ms: random.one_of(&[1, 5, 40]),
             },
         };
+        if standard {
+            setup.routers = routed.one_of(&[1, 2, 2, 3]);
+            setup.brokers = if routed.chance(600) { 2 } else { 1 };
+            setup.mixed = routed.chance(250);
+            setup.faults.router = if routed.chance(500) { 0 } else { routed.one_of(&[20, 100]) };
+        }
         // Few names make many meetings.
         let mut focus =
             Focus { namespaces: random.within(1..3) as usize, names: random.within(2..8) as usize, made: Vec::new() };
@@ -229,7 +306,10 @@ impl Plan {
                 8 => random.within(1_500..6_000),
                 _ => random.within(6_000..25_000),
             };
-            let action = action(random, &setup, &focus);
+            let action = match standard && routed.chance(170) {
+                true => router_action(routed, &setup, &focus),
+                false => action(random, &setup, &focus),
+            };
             steps.push(Step { wait_ms, action: focus.remember(action) });
         }
         Self { seed, setup, steps }
@@ -258,6 +338,39 @@ impl Focus {
             return random.one_of(&self.made);
         }
         (random.one_of(&SPACES[..self.namespaces * 2]), random.one_of(&PLACES))
+    }
+}
+
+fn measure(cause: Cause) -> Step {
+    Step { wait_ms: 0, action: Action::Measure(cause) }
+}
+
+fn router_action(random: &mut Random, setup: &Setup, focus: &Focus) -> Action {
+    let (space, place) = focus.place(random);
+    let router = random.within(0..setup.routers as u64) as usize;
+    match random.within(0..100) {
+        0..26 => Action::RouterRestart { router, down_ms: random.one_of(&[10, 800, 3_000, 20_000]) },
+        26..36 => Action::RouterHang { router, ms: random.one_of(&[300, 4_000, 12_000, 70_000]) },
+        36..44 => {
+            let (by_ms, ms) = (random.one_of(&[30, 400, 3_000]), random.one_of(&[4_000, 30_000]));
+            Action::RouterSlow { router, by_ms, ms }
+        }
+        44..56 => Action::RouterCut(router),
+        56..61 => Action::RefuseRoute(space, place),
+        61..65 => Action::RelentRoute(space, place),
+        65..69 => Action::SquatRoute(space, place),
+        69..73 => Action::UnsquatRoute(space, place),
+        73..81 => Action::Drift { router, pick: random.next(), change: random.chance(500) },
+        81..88 => Action::ConfigRouters(random.within(1..setup.routers as u64 + 1) as usize),
+        _ => Action::Measure(random.one_of(&[
+            Cause::RouterRestart { all: false },
+            Cause::RouterRestart { all: true },
+            Cause::RouterOutage { all: false },
+            Cause::RouterOutage { all: true },
+            Cause::RouterCut,
+            Cause::Drift { pick: 7, change: false },
+            Cause::Drift { pick: 11, change: true },
+        ])),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::broker::{Broker, millis};
 use crate::fleet::Fleet;
 use crate::lies::Lie;
 use crate::plan::{Action, Cause, NAMESPACES, Plan};
+use crate::router::{Router, router_host};
 use crate::world::{Faults, LEASE, Shared, World, lock};
 use crate::{check, people};
 
@@ -56,6 +57,8 @@ pub struct Story {
     pub snapshot: Option<Snapshot>,
     /// Something was refused for a while: the operator asks again after minutes only.
     pub refusals: bool,
+    /// Somebody has changed a router by hand: nobody knows before it is read again.
+    pub drifted: bool,
     pub passwords: u64,
     brokers: usize,
 }
@@ -70,6 +73,7 @@ impl Story {
             restarts: Vec::new(),
             snapshot: None,
             refusals: false,
+            drifted: false,
             passwords: 0,
             brokers: plan.setup.brokers,
         }
@@ -94,6 +98,12 @@ impl Story {
         for index in 0..plan.setup.brokers {
             world.brokers.insert(host(index), Broker::new(passwords.clone()));
         }
+        for index in 0..plan.setup.routers {
+            let host = router_host(index);
+            let router = Router::new(&host, passwords.clone());
+            world.routers.insert(host, router);
+        }
+        world.mixed = plan.setup.mixed;
         for namespace in ["kube-system", LEASE.0, people::CONFIGS[0].0].iter().chain(&NAMESPACES) {
             world.create(&Id::new(Plural::Namespaces, "", namespace), &json!({}));
         }
@@ -106,7 +116,7 @@ impl Story {
             people::create_config(&mut world, 1);
         }
         world.faults = self.faults;
-        world.outages = self.faults.broker > 0;
+        world.outages = self.faults.broker > 0 || self.faults.router > 0;
         world.accountable = self.faults.api == 0;
         drop(world);
         for index in 0..self.fleet.count() {
@@ -159,6 +169,10 @@ impl Story {
             self.pause(Instant::now() + crate::fleet::RETRY).await;
             self.rest().await;
         }
+        if std::mem::take(&mut self.drifted) {
+            people::resync(&mut lock(&self.world));
+            self.rest().await;
+        }
         check::agreement(&mut lock(&self.world));
         lock(&self.world).faults = self.faults;
     }
@@ -177,6 +191,15 @@ impl Story {
                 broker.passwords = [current.clone()].into();
             }
         }
+        for router in world.routers.values_mut() {
+            if !router.up {
+                router.start();
+            }
+            router.hasten();
+            if secret {
+                router.passwords = [current.clone()].into();
+            }
+        }
         self.refusals |= people::make_up(&mut world);
         if secret {
             people::put_secret(&mut world, self.passwords);
@@ -190,8 +213,13 @@ impl Story {
 
     /// Waits until faults have no consequences any more, somebody leads, and nothing has been changed for a while.
     pub async fn rest(&mut self) {
-        // Drives wait up to 10 s before they connect, and up to 10 s for the connection.
-        let idle = Duration::from_secs(if lock(&self.world).outages { 22 } else { 12 });
+        // Drives wait up to 10 s before they connect, and up to 10 s for the connection. Routers dial again after 5 s;
+        // whether links are active then is looked at every 10 s.
+        let idle = {
+            let world = lock(&self.world);
+            let routed = if world.routers.is_empty() { 0 } else { 10 };
+            Duration::from_secs(routed + if world.outages || !world.calm_routers { 22 } else { 12 })
+        };
         let began = Instant::now();
         let mut leads = None;
         loop {
@@ -245,6 +273,20 @@ impl Story {
                     }
                 });
             }
+            Action::RouterRestart { router, down_ms } => {
+                let (world, host) = (Shared::clone(&self.world), router_host(*router));
+                lock(&world).calm_routers = false;
+                if let Some(router) = lock(&world).routers.get_mut(&host) {
+                    router.stop();
+                }
+                let at = Instant::now() + millis(*down_ms);
+                tokio::spawn(async move {
+                    sleep_until(at).await;
+                    if let Some(router) = lock(&world).routers.get_mut(&host) {
+                        router.start();
+                    }
+                });
+            }
             Action::Restore => {
                 let Some(snapshot) = self.snapshot.clone() else { return };
                 for index in 0..self.fleet.count() {
@@ -266,13 +308,49 @@ impl Story {
         if !lock(&self.world).violations.is_empty() {
             return;
         }
-        let (writes, commands, drains, hidden) = {
+        let (writes, commands, router_commands, spaces, serving, drains, hidden) = {
             let world = lock(&self.world);
             let all: Vec<_> = world.api.all(Plural::Addresses).map(|(_, address)| address).collect();
             let hidden = all.iter().any(|address| check::spoilt(address));
             let drains = all.iter().any(|address| deleting(address));
-            (address_writes(&world), world.commands, drains, hidden)
+            let hosts =
+                world.api.get(&people::config_id(0)).map(|c| &c["spec"]["messaging"]["routers"]["external"]["hosts"]);
+            let serving = hosts.and_then(Value::as_array).map_or(0, Vec::len);
+            let counts = (address_writes(&world), world.commands, world.router_commands, space_writes(&world));
+            (counts.0, counts.1, counts.2, counts.3, serving, drains, hidden)
         };
+        self.bring_about(cause).await;
+        self.rest().await;
+        let mut world = lock(&self.world);
+        let more = address_writes(&world) - writes;
+        // Messages that are lost end the deletions that waited for them.
+        let ends = drains && cause == Cause::BrokerRestart { empty: true };
+        // Who starts anew does not know the name of an Address that cannot be read, and another of that name has it then;
+        // who ran before remembers what it was.
+        let taken = hidden && matches!(cause, Cause::OperatorRestart | Cause::Takeover);
+        if more > 0 && !ends && !taken {
+            let told: Vec<String> = world.writes.iter().rev().take(3).map(|w| format!("{w:?}")).collect();
+            world.violated(format!("{cause:?} cost {more} Address writes: {}", told.join("; ")));
+        }
+        let kept = !matches!(cause, Cause::BrokerRestart { .. } | Cause::BrokerOutage);
+        let more = world.commands - commands;
+        if kept && more > 0 && !taken {
+            world.violated(format!("{cause:?} cost {more} commands though nothing was missing"));
+        }
+        let kept = matches!(cause, Cause::OperatorRestart | Cause::Takeover | Cause::Relist | Cause::RouterCut);
+        let more = world.router_commands - router_commands;
+        if kept && more > 0 && !taken {
+            world.violated(format!("{cause:?} cost {more} commands to routers though nothing was missing"));
+        }
+        let more = space_writes(&world) - spaces;
+        if one_of_several(cause, serving) && more > 0 {
+            world.violated(format!("{cause:?} of one of {serving} routers cost {more} AddressSpace writes"));
+        }
+        check::agreement(&mut world);
+        world.faults = self.faults;
+    }
+
+    async fn bring_about(&mut self, cause: Cause) {
         match cause {
             Cause::OperatorRestart => {
                 for index in 0..self.fleet.count() {
@@ -293,26 +371,38 @@ impl Story {
                 world.cuts += 1;
                 world.api.wake_all();
             }
+            Cause::RouterRestart { all } => self.router_outage(millis(300), all).await,
+            Cause::RouterOutage { all } => self.router_outage(millis(30_000), all).await,
+            Cause::RouterCut => {
+                for router in lock(&self.world).routers.values_mut() {
+                    router.lose_all("the connection was reset");
+                }
+            }
+            Cause::Drift { pick, change } => {
+                {
+                    let mut world = lock(&self.world);
+                    world.calm_routers = false;
+                    if let Some(router) = world.routers.values_mut().next() {
+                        router.drift(pick, change);
+                    }
+                }
+                // A broker may have something to tell of its links first.
+                self.rest().await;
+                people::resync(&mut lock(&self.world));
+            }
         }
-        self.rest().await;
-        let mut world = lock(&self.world);
-        let more = address_writes(&world) - writes;
-        // Messages that are lost end the deletions that waited for them.
-        let ends = drains && cause == Cause::BrokerRestart { empty: true };
-        // Who starts anew does not know the name of an Address that cannot be read, and another of that name has it then;
-        // who ran before remembers what it was.
-        let taken = hidden && matches!(cause, Cause::OperatorRestart | Cause::Takeover);
-        if more > 0 && !ends && !taken {
-            let told: Vec<String> = world.writes.iter().rev().take(3).map(|w| format!("{w:?}")).collect();
-            world.violated(format!("{cause:?} cost {more} Address writes: {}", told.join("; ")));
+    }
+
+    async fn router_outage(&mut self, down: Duration, all: bool) {
+        let count = if all { usize::MAX } else { 1 };
+        lock(&self.world).calm_routers = false;
+        for router in lock(&self.world).routers.values_mut().take(count) {
+            router.stop();
         }
-        let kept = !matches!(cause, Cause::BrokerRestart { .. } | Cause::BrokerOutage);
-        let more = world.commands - commands;
-        if kept && more > 0 && !taken {
-            world.violated(format!("{cause:?} cost {more} commands though nothing was missing"));
+        self.pause(Instant::now() + down).await;
+        for router in lock(&self.world).routers.values_mut().take(count) {
+            router.start();
         }
-        check::agreement(&mut world);
-        world.faults = self.faults;
     }
 
     async fn outage(&mut self, down: Duration, empty: bool) {
@@ -328,6 +418,15 @@ impl Story {
             }
         }
     }
+}
+
+/// Whether what happens leaves another router in service.
+fn one_of_several(cause: Cause, serving: usize) -> bool {
+    serving > 1 && matches!(cause, Cause::RouterRestart { all: false } | Cause::RouterOutage { all: false })
+}
+
+fn space_writes(world: &World) -> usize {
+    world.writes.iter().filter(|write| write.id.plural == Plural::AddressSpaces).count()
 }
 
 fn address_writes(world: &World) -> usize {
@@ -347,6 +446,11 @@ pub fn broker_name(index: usize) -> String {
 /// An object's name for people.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// The name of the broker that is there.
+pub fn broker_at(host: &str) -> String {
+    host.replacen("broker-", "b", 1)
 }
 
 /// Where the broker of this name is.

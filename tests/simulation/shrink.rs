@@ -23,11 +23,14 @@ pub fn shrink(plan: &Plan, lie: Option<Lie>) -> Plan {
         }
         size /= 2;
     }
-    let simpler: [fn(&mut Plan); 8] = [
+    let simpler: [fn(&mut Plan); 11] = [
         |plan| plan.setup.second = false,
         |plan| plan.setup.single = false,
         |plan| plan.setup.faults.api = 0,
         |plan| plan.setup.faults.broker = 0,
+        |plan| plan.setup.faults.router = 0,
+        |plan| plan.setup.routers = plan.setup.routers.min(1),
+        |plan| plan.setup.mixed = false,
         |plan| plan.setup.replicas = 1,
         |plan| plan.setup.brokers = 1,
         |plan| plan.setup.secret = false,

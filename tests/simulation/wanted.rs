@@ -70,7 +70,7 @@ fn settings(address: &Value, scene: &Scene<'_>) -> Map<String, Value> {
 
 impl Scene<'_> {
     /// The name on the broker of what a reference means: the target's own spelling.
-    fn really(&self, of: &Value, named: &str) -> String {
+    pub fn really(&self, of: &Value, named: &str) -> String {
         let holder = self.claimants(of, named).find(|address| is_true(address, "Ready"));
         let space = (text(&of["metadata"]["namespace"]), text(&of["spec"]["addressSpace"]));
         self.world.prefix(space) + &holder.map_or_else(|| named.to_owned(), |address| name_of(address))

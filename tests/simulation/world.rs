@@ -1,4 +1,4 @@
-//! Everything around the operator, in one place: API server, brokers, faults, and what is remembered for judging.
+//! Everything around the operator, in one place: API server, brokers, routers, faults, and what is remembered for judging.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,8 @@ use crate::api::store::{Id, Plural, Store, deleting, uid};
 use crate::broker::Broker;
 use crate::lies::Lie;
 use crate::random::Random;
+use crate::router::Router;
+use crate::router::things::{Settled, Thing};
 use crate::trace::Trace;
 
 /// Shared by everything in one run. Never held over an await.
@@ -29,6 +31,8 @@ pub struct Faults {
     pub api: u64,
     /// Commands whose connection breaks (a quarter of it), connections that fail.
     pub broker: u64,
+    /// The same for routers; answers that never come.
+    pub router: u64,
     /// Longest delay of a watch event.
     pub watch_ms: u64,
     /// Longest way of a request or command, one way.
@@ -40,6 +44,9 @@ pub const LEASE: (&str, &str) = ("waystation-system", "waystation");
 
 /// The space that belongs to the second RouterConfig.
 pub const OTHER_SPACE: (&str, &str) = ("blue", "two");
+
+/// The space that is of type brokered also where there are routers, in some installations.
+pub const MIXED_SPACE: (&str, &str) = ("red", "two");
 
 /// A write of an operator to one of our kinds.
 #[derive(Clone, Debug)]
@@ -67,6 +74,7 @@ pub struct World {
     pub began: Instant,
     pub api: Store,
     pub brokers: BTreeMap<String, Broker>,
+    pub routers: BTreeMap<String, Router>,
     pub faults: Faults,
     pub random: Random,
     pub trace: Trace,
@@ -74,6 +82,8 @@ pub struct World {
     pub writes: Vec<Written>,
     /// Commands that changed a broker.
     pub commands: u64,
+    /// Commands that changed a router.
+    pub router_commands: u64,
     /// Events for people.
     pub events: u64,
     pub sessions: u64,
@@ -93,6 +103,8 @@ pub struct World {
     pub forced: BTreeSet<String>,
     /// Tenancy of the first RouterConfig: one space, no prefix.
     pub single: bool,
+    /// One space is of type brokered though there are routers.
+    pub mixed: bool,
     /// How often what was seen at comparisons.
     pub seen: BTreeMap<String, u64>,
     lie: Option<Lie>,
@@ -110,6 +122,12 @@ pub struct World {
     pub held: BTreeSet<(String, String)>,
     /// Broker-side names whose leftovers nobody has to take away: their Address was not seen to go.
     pub excused: BTreeSet<String>,
+    /// Nothing was ever done to routers by hand.
+    pub calm_routers: bool,
+    /// What operators have made on any router, whatever became of it.
+    pub made: BTreeSet<Thing>,
+    /// What was Ready in standard spaces when everything was compared last, by uid.
+    pub settled: BTreeMap<String, Settled>,
 }
 
 impl World {
@@ -118,12 +136,14 @@ impl World {
             began: Instant::now(),
             api: Store::new(policy),
             brokers: BTreeMap::new(),
+            routers: BTreeMap::new(),
             faults: Faults::default(),
             random: Random::new(seed ^ 0x5eed),
             trace: Trace::new(keep_trace),
             violations: Vec::new(),
             writes: Vec::new(),
             commands: 0,
+            router_commands: 0,
             events: 0,
             sessions: 0,
             cuts: 0,
@@ -136,6 +156,7 @@ impl World {
             pruned: false,
             forced: BTreeSet::new(),
             single: false,
+            mixed: false,
             seen: BTreeMap::new(),
             lie,
             lied: false,
@@ -146,6 +167,9 @@ impl World {
             outages: false,
             held: BTreeSet::new(),
             excused: BTreeSet::new(),
+            calm_routers: true,
+            made: BTreeSet::new(),
+            settled: BTreeMap::new(),
         }
     }
 
@@ -277,11 +301,18 @@ impl World {
         format!("{}{name}", self.prefix((&space.0, &space.1)))
     }
 
-    /// The broker of an Address's space, by its name in the RouterConfig.
-    pub fn broker_of(&self, address: &Value) -> Option<&str> {
-        let space = address["spec"]["addressSpace"].as_str()?;
-        let id = Id::new(Plural::AddressSpaces, address["metadata"]["namespace"].as_str()?, space);
-        self.api.get(&id)?["status"]["broker"].as_str()
+    /// Whether an Address is on the broker of this name in the RouterConfig, as far as anything says where it is: its
+    /// space, if that is brokered, else its own status.
+    pub fn is_on(&self, address: &Value, broker: &str) -> bool {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let space = text(&address["spec"]["addressSpace"]);
+        let id = Id::new(Plural::AddressSpaces, &text(&address["metadata"]["namespace"]), &space);
+        let Some(space) = self.api.get(&id) else { return true };
+        if space["spec"]["type"] == "standard" {
+            let on = address["status"]["brokers"].as_array().filter(|on| !on.is_empty());
+            return on.is_none_or(|on| on.iter().any(|on| on["name"] == broker));
+        }
+        space["status"]["broker"].as_str().is_none_or(|on| on == broker)
     }
 
     /// What stands before every name of a space.
@@ -369,12 +400,24 @@ impl World {
     fn judge_ready(&mut self, id: &Id) {
         let Some(address) = self.api.get(id).filter(|address| !deleting(address)) else { return };
         let ready = crate::api::store::condition(address, "Ready").is_some_and(|c| c["status"] == "True");
+        if !ready {
+            return;
+        }
         let queue = !matches!(address["spec"]["type"].as_str(), Some("topic" | "multicast"));
-        let Some(on) = address["status"]["brokers"][0]["name"].as_str().filter(|_| ready && queue) else { return };
-        let (host, slot) = (crate::run::host_of(on), self.slot(address));
-        let there = self.brokers.get(&host).is_some_and(|broker| broker.core.queue(&slot).is_some());
-        if !there && !self.held.contains(&(host, slot.clone())) {
-            self.violated(format!("{}/{} is said to be Ready before {on} had {slot}", id.namespace, id.name));
+        let slot = self.slot(address);
+        let lacks = |on: &&str| {
+            let host = crate::run::host_of(on);
+            let there = self.brokers.get(&host).is_some_and(|broker| broker.core.queue(&slot).is_some());
+            !there && !self.held.contains(&(host, slot.clone()))
+        };
+        let on = address["status"]["brokers"].as_array().into_iter().flatten();
+        let on = on.filter_map(|on| on["name"].as_str()).find(|on| queue && lacks(on));
+        let wrong = match on {
+            Some(on) => Some(format!("is said to be Ready before {on} had {slot}")),
+            None => self.judge_routes(address),
+        };
+        if let Some(wrong) = wrong {
+            self.violated(format!("{}/{} {wrong}", id.namespace, id.name));
         }
     }
 
@@ -391,7 +434,7 @@ impl World {
         }
         let addresses = self.api.all(Plural::Addresses).map(|(_, address)| address);
         // One whose space has moved to another broker has nothing here.
-        let here = |address: &Value| self.broker_of(address).is_none_or(|name| crate::run::host_of(name) == host);
+        let here = |address: &Value| self.is_on(address, &crate::run::broker_at(host));
         let live: Vec<&Arc<Value>> = addresses.filter(|a| !deleting(a) && self.slot(a) == queue && here(a)).collect();
         if self.pruned && live.is_empty() && !queue.starts_with(&self.prefix(OTHER_SPACE)) {
             return;
