@@ -21,7 +21,10 @@ const SOON: Duration = Duration::from_secs(60);
 pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
     let [mut ready, mut api, mut seen, mut made] = std::array::from_fn(|_| Samples::default());
     let bare = Bare::start(stage).await?;
-    let mut broker = Management::open(stage.broker_port()).await?;
+    let mut broker = match stage.broker_port() {
+        Some(port) => Some(Management::open(port).await?),
+        None => None,
+    };
     let begin = stage.audit.mark().await?;
     // The first rounds open connections.
     for round in 0..rounds + 3 {
@@ -35,9 +38,15 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         let by_watch = bare.added(&two).await?;
         remove_twins(stage, &two).await?;
         let began = Instant::now();
-        broker.make(&two).await?;
-        let on_broker = began.elapsed();
-        broker.remove(&two).await?;
+        let on_broker = match &mut broker {
+            Some(broker) => {
+                broker.make(&two).await?;
+                let took = began.elapsed();
+                broker.remove(&two).await?;
+                took
+            }
+            None => Duration::ZERO,
+        };
         if round >= 3 {
             ready.push(took);
             api.push(by_hand);
@@ -50,7 +59,9 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         }
         stage.watcher.all(mark, two.iter().map(Planned::key), What::Gone, SOON).await?;
     }
-    broker.close().await?;
+    if let Some(broker) = broker {
+        broker.close().await?;
+    }
     let writes = stage.requests(begin).await?.iter().filter(|entry| is_new(entry) && is_status(entry)).count();
     Ok(Figures::new("address-add", stage.size(), rounds)
         .with_latencies(["p50_ms", "p99_ms", "max_ms"], &ready)

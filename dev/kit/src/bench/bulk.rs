@@ -10,7 +10,7 @@ use super::data::Planned;
 use super::figures::Figures;
 use super::stage::{LONG, Stage, is_write};
 use super::watcher::What;
-use super::{management, say};
+use super::{management, routers, say};
 
 /// In two halves, bare client and operator turn about, so that neither has the emptier cluster.
 pub(super) async fn run(stage: &mut Stage) -> Result<Figures> {
@@ -47,10 +47,17 @@ async fn created(stage: &Stage, addresses: &[Planned]) -> Result<Duration> {
     Ok(stage.watcher.all(mark, addresses.iter().map(Planned::key), What::Ready, LONG).await? - began)
 }
 
-/// Creates twins and makes them Ready, and makes as many queues on the broker meanwhile.
+/// Creates twins and makes them Ready, and makes as much on the broker and the routers meanwhile.
 pub(super) async fn by_hand(stage: &Stage, addresses: &[Planned]) -> Result<Duration> {
     let began = Instant::now();
-    let queues = management::make(stage.broker_port(), addresses);
+    let (broker, ports) = (stage.broker_port(), stage.router_ports());
+    let queues = async {
+        match broker {
+            Some(port) => management::make(port, addresses).await,
+            None => Ok(()),
+        }
+    };
+    let routes = routers::make(&ports, addresses, broker);
     let (create, status) = (stage.twins.clone(), stage.twins.clone());
     let objects = in_two_steps(
         addresses.to_vec(),
@@ -63,6 +70,6 @@ pub(super) async fn by_hand(stage: &Stage, addresses: &[Planned]) -> Result<Dura
             async move { api.apply_status(&address).await }
         },
     );
-    tokio::try_join!(queues, objects)?;
+    tokio::try_join!(queues, routes, objects)?;
     Ok(began.elapsed())
 }

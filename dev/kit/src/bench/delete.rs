@@ -10,7 +10,7 @@ use super::data::Planned;
 use super::figures::Figures;
 use super::stage::{LONG, Stage, is_write};
 use super::watcher::What;
-use super::{bulk, say};
+use super::{bulk, management, routers, say};
 
 /// In two halves, operator and bare client turn about.
 pub(super) async fn run(stage: &mut Stage) -> Result<Figures> {
@@ -51,12 +51,21 @@ async fn deleted(stage: &Stage, addresses: &[Planned]) -> Result<Duration> {
     Ok(stage.watcher.all(mark, addresses.iter().map(Planned::key), What::Gone, LONG).await? - began)
 }
 
-/// Deletes twins and takes their finalizers off.
+/// Deletes twins and takes their finalizers off, and takes away what [`bulk::by_hand`] made on broker and routers.
 async fn by_hand(stage: &Stage, addresses: &[Planned]) -> Result<Duration> {
     let (delete, release) = (stage.twins.clone(), stage.twins.clone());
     let policy = stage.policy();
+    let (broker, ports) = (stage.broker_port(), stage.router_ports());
     let began = Instant::now();
-    in_two_steps(
+    // What routers lead to goes after what leads there.
+    let planes = async {
+        routers::remove(&ports, addresses).await?;
+        match broker {
+            Some(port) => management::remove(port, addresses).await,
+            None => Ok(()),
+        }
+    };
+    let objects = in_two_steps(
         addresses.to_vec(),
         move |address| {
             let api = delete.clone();
@@ -66,7 +75,7 @@ async fn by_hand(stage: &Stage, addresses: &[Planned]) -> Result<Duration> {
             let api = release.clone();
             async move { if policy { api.release(&address).await } else { Ok(()) } }
         },
-    )
-    .await?;
+    );
+    tokio::try_join!(planes, objects)?;
     Ok(began.elapsed())
 }

@@ -38,6 +38,13 @@ pub(super) async fn make(port: u16, addresses: &[Planned]) -> Result<()> {
     management.close().await
 }
 
+/// Takes away what [`make`] made.
+pub(super) async fn remove(port: u16, addresses: &[Planned]) -> Result<()> {
+    let mut management = Management::open(port).await?;
+    management.remove(addresses).await?;
+    management.close().await
+}
+
 impl Management {
     pub async fn open(port: u16) -> Result<Self> {
         let mut connection = Connection::builder()
@@ -67,12 +74,12 @@ impl Management {
 
     /// Makes address and queue for each.
     pub async fn make(&mut self, addresses: &[Planned]) -> Result<()> {
-        self.all(addresses.iter().flat_map(creations)).await
+        self.all(addresses.iter().filter(|address| address.stored).flat_map(creations)).await
     }
 
     /// Takes away what was made.
     pub async fn remove(&mut self, addresses: &[Planned]) -> Result<()> {
-        self.all(addresses.iter().flat_map(removals)).await
+        self.all(addresses.iter().filter(|address| address.stored).flat_map(removals)).await
     }
 
     async fn all(&mut self, operations: impl Iterator<Item = (&'static str, serde_json::Value)>) -> Result<()> {
@@ -99,17 +106,18 @@ impl Management {
     }
 }
 
-fn name_of(address: &Planned) -> String {
+/// A name that is nobody else's.
+pub(super) fn bare_name(address: &Planned) -> String {
     format!("bare.{}/{}", address.namespace, address.name)
 }
 
 fn removals(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
-    let name = name_of(address);
+    let name = bare_name(address);
     [("destroyQueue", serde_json::json!([name])), ("deleteAddress", serde_json::json!([name]))]
 }
 
 fn creations(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
-    let name = name_of(address);
+    let name = bare_name(address);
     let queue = serde_json::json!({
         "name": name, "address": name, "routing-type": "ANYCAST", "durable": address.is_queue(),
         "max-consumers": -1, "auto-create-address": false, "user": "bare",

@@ -15,6 +15,8 @@ mod idle;
 mod management;
 mod process;
 mod restart;
+mod router_restart;
+mod routers;
 mod smoke;
 mod stage;
 mod watcher;
@@ -40,6 +42,8 @@ pub enum Scenario {
     OperatorRestart,
     /// `size` addresses are deleted at once: time until the last is gone
     DeleteAll,
+    /// A router is killed and comes back empty: time until it is filled, writes
+    RouterRestart,
     /// All of the above, one after the other
     All,
 }
@@ -66,6 +70,12 @@ pub struct Arguments {
     /// How often it is measured [default: 300 for address-add, 3 for operator-restart; for idle seconds / 60]
     #[arg(long)]
     rounds: Option<usize>,
+    /// Routers that stand before the broker: spaces are of type standard then
+    #[arg(long, default_value_t = 0)]
+    routers: usize,
+    /// How many AddressSpaces there are; several are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "200")]
+    spaces: Vec<usize>,
     /// What is on the other side
     #[arg(long, value_enum, default_value_t = Broker::Standin)]
     broker: Broker,
@@ -89,16 +99,19 @@ pub struct Arguments {
 /// When something could not be measured.
 pub async fn run(arguments: &Arguments) -> Result<bool> {
     ensure!(
-        arguments.broker != Broker::None,
-        "every address of a brokered space is on a broker: use --broker standin or artemis"
+        arguments.broker != Broker::None || arguments.routers > 0,
+        "every address of a brokered space is on a broker: use --broker standin or artemis, or --routers N"
+    );
+    ensure!(
+        arguments.scenario != Scenario::RouterRestart || arguments.routers > 0 || arguments.smoke,
+        "router-restart needs routers: --routers N"
     );
     let mut all = Vec::new();
-    let sizes = if arguments.smoke { vec![smoke::SIZE] } else { arguments.size.clone() };
-    for size in sizes {
-        if size < 2 {
-            bail!("--size {size}: at least 2");
+    for (size, spaces, routers) in stages(arguments) {
+        if size < 2 || spaces == 0 {
+            bail!("--size {size} --spaces {spaces}: at least 2 addresses and a space");
         }
-        let mut stage = Stage::set(arguments, size).await?;
+        let mut stage = Stage::set(arguments, size, spaces, routers).await?;
         let outcome = measure(arguments, &mut stage, &mut all).await;
         if let Err(error) = outcome {
             return Err(error.context(stage.last_words()));
@@ -110,6 +123,20 @@ pub async fn run(arguments: &Arguments) -> Result<bool> {
         std::fs::write(path, json + "\n").with_context(|| path.display().to_string())?;
     }
     Ok(!arguments.smoke || smoke::judge(&all))
+}
+
+/// Addresses, spaces and routers of each stage, in their order.
+fn stages(arguments: &Arguments) -> Vec<(usize, usize, usize)> {
+    if arguments.smoke {
+        let usual = arguments.spaces[0];
+        return match arguments.scenario {
+            Scenario::All => vec![(smoke::SIZE, usual, 0), (smoke::ROUTED_SIZE, usual, 2)],
+            Scenario::RouterRestart => vec![(smoke::ROUTED_SIZE, usual, 2)],
+            _ => vec![(smoke::SIZE, usual, arguments.routers)],
+        };
+    }
+    let all = arguments.size.iter().flat_map(|size| arguments.spaces.iter().map(move |spaces| (*size, *spaces)));
+    all.map(|(size, spaces)| (size, spaces, arguments.routers)).collect()
 }
 
 async fn measure(arguments: &Arguments, stage: &mut Stage, all: &mut Vec<Figures>) -> Result<()> {
@@ -133,6 +160,10 @@ async fn measure(arguments: &Arguments, stage: &mut Stage, all: &mut Vec<Figures
     if wanted(Scenario::Idle) {
         stage.fill().await?;
         all.push(idle::run(stage, if arguments.smoke { 8 } else { 60 * rounds(2, 1) as u64 }).await?);
+    }
+    if wanted(Scenario::RouterRestart) && !stage.routers.is_empty() {
+        stage.fill().await?;
+        all.push(router_restart::run(stage, rounds(3, 1)).await?);
     }
     if wanted(Scenario::OperatorRestart) {
         stage.fill().await?;

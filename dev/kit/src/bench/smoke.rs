@@ -4,6 +4,8 @@ use super::figures::Figures;
 
 /// Small enough for all scenarios to take less than three minutes, large enough for every one to mean something.
 pub(super) const SIZE: usize = 400;
+/// The same with routers.
+pub(super) const ROUTED_SIZE: usize = 200;
 
 /// Prints each check and their number. False: one failed.
 pub(super) fn judge(all: &[Figures]) -> bool {
@@ -40,6 +42,10 @@ fn checks(figures: &Figures) -> Vec<Check> {
             let expected = get("lease_requests_per_min") + get("watch_requests_per_min");
             vec![("requests_per_min", "nothing but Lease and watches", get("requests_per_min") == expected)]
         }
+        "router-restart" => vec![
+            ("address_writes", "a router's restart writes no Address", get("address_writes") == 0.0),
+            ("space_writes", "with another in service, no space either", get("space_writes") == 0.0),
+        ],
         "operator-restart" => vec![("writes", "a restart writes nothing", get("writes") == 0.0)],
         "delete-all" => {
             vec![("calls_per_address", "each address is let go of by one call", get("calls_per_address") == 1.0)]

@@ -8,7 +8,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::client::{Addresses, Group, in_parallel, install_twin, request};
-use super::data::{CONFIG, DataSet, Numbers, Planned, Space, address, plan};
+use super::data::{CONFIG, DataSet, Numbers, Planned, Shape, Space, address, plan};
+use super::routers::Router;
 use super::watcher::{Watcher, What};
 use super::{Arguments, Broker, say};
 use crate::artemis::{Artemis, ArtemisOptions, Login};
@@ -31,7 +32,9 @@ enum Peer {
 pub(super) struct Stage {
     // In the order in which they end.
     pub operator: Operator,
-    peer: Peer,
+    peer: Option<Peer>,
+    pub routers: Vec<Router>,
+    shape: Shape,
     pub client: kube::Client,
     pub ours: Addresses,
     pub twins: Addresses,
@@ -49,26 +52,35 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Sets it for `size` addresses, none of which is created yet.
-    pub async fn set(arguments: &Arguments, size: usize) -> Result<Self> {
-        say(&format!("{size} addresses: a control plane, a broker, the operator"));
+    pub async fn set(arguments: &Arguments, size: usize, spaces: usize, routers: usize) -> Result<Self> {
+        say(&format!("{size} addresses: a control plane, a broker, {routers} routers, the operator"));
         let policy = !arguments.without_policy;
         let cluster = Cluster::start(ClusterOptions::default()).await?;
         install(&cluster, policy).await?;
         install_twin(&cluster, policy).await?;
         let client = cluster.admin_client().await?;
-        let peer = start_broker(arguments.broker, size).await?;
-        let mut data = plan(size);
+        let peer = match arguments.broker {
+            Broker::None => None,
+            broker => Some(start_broker(broker, size).await?),
+        };
+        let names = (1..=routers).map(|number| format!("r{number}"));
+        let routers = names.map(|name| async move { Router::start(&name).await });
+        let routers = futures::future::try_join_all(routers).await?;
+        let shape = Shape { spaces, standard: !routers.is_empty(), broker: peer.is_some() };
+        let mut data = plan(size, shape);
         // Two more, for those who come behind another's bulk.
         data.spaces.extend(
             ["bench-bulk", "bench-other"]
                 .map(|namespace| Space { namespace: namespace.to_owned(), name: "orders".to_owned() }),
         );
-        create_spaces(&client, &data.spaces, peer.port()).await?;
+        create_spaces(&client, &data.spaces, messaging(peer.as_ref(), &routers), shape).await?;
         let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT).await?;
         let operator = start_operator(&kubeconfig).await?;
         let stage = Self {
             operator,
             peer,
+            routers,
+            shape,
             ours: Addresses::new(&client, Group::Ours),
             twins: Addresses::new(&client, Group::Twin),
             watcher: Watcher::start(client.clone(), Group::Ours).await?,
@@ -96,8 +108,24 @@ impl Stage {
         self.data.addresses.clone()
     }
 
-    pub fn broker_port(&self) -> u16 {
-        self.peer.port()
+    /// Spaces that its addresses are in.
+    pub fn spaces(&self) -> usize {
+        self.data.spaces.len() - 2
+    }
+
+    /// The path of one of them.
+    pub fn a_space(&self) -> String {
+        let space = &self.data.spaces[0];
+        format!("{SPACE_KIND}/namespaces/{}/addressspaces/{}", space.namespace, space.name)
+    }
+
+    /// The broker's port, where there is a broker.
+    pub fn broker_port(&self) -> Option<u16> {
+        self.peer.as_ref().map(Peer::port)
+    }
+
+    pub fn router_ports(&self) -> Vec<u16> {
+        self.routers.iter().map(Router::port).collect()
     }
 
     /// Creates all addresses and waits until they are Ready, unless that is done.
@@ -150,7 +178,8 @@ impl Stage {
     fn two_in(&mut self, space: usize) -> [Planned; 2] {
         let space = self.data.spaces[space].clone();
         self.made += 1;
-        [0, 1].map(|turn| address(&space, &format!("new-{:05}-{turn}", self.made), turn, &mut self.numbers))
+        let shape = self.shape;
+        [0, 1].map(|turn| address(&space, &format!("new-{:05}-{turn}", self.made), turn, &mut self.numbers, shape))
     }
 
     /// Many addresses that are not there yet, all in the space for bulks.
@@ -158,7 +187,8 @@ impl Stage {
         let space = self.data.spaces[self.data.spaces.len() - 2].clone();
         self.made += 1;
         let name = format!("bulk-{:03}", self.made);
-        (0..count).map(|i| address(&space, &format!("{name}-{i:05}"), i, &mut self.numbers)).collect()
+        let shape = self.shape;
+        (0..count).map(|i| address(&space, &format!("{name}-{i:05}"), i, &mut self.numbers, shape)).collect()
     }
 
     /// Waits until the operator has written nothing but its Lease for three seconds: counts of spaces follow by up to
@@ -229,7 +259,8 @@ pub(super) fn is_write(entry: &AuditEntry) -> bool {
     entry.is_write() && entry.resource != "leases"
 }
 
-fn is_ready(object: &Value) -> bool {
+/// Whether an object's status says that it is Ready.
+pub(super) fn is_ready(object: &Value) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
@@ -257,15 +288,29 @@ async fn start_operator(kubeconfig: &Path) -> Result<Operator> {
     Ok(operator)
 }
 
+/// `spec.messaging` with what there is.
+fn messaging(peer: Option<&Peer>, routers: &[Router]) -> Value {
+    let mut messaging = json!({});
+    if let Some(peer) = peer {
+        let hosts = json!([{ "name": "broker", "host": "127.0.0.1", "port": peer.port() }]);
+        messaging["brokers"] = json!({ "external": { "hosts": hosts } });
+    }
+    if !routers.is_empty() {
+        let rows: Vec<Value> = routers.iter().map(Router::row).collect();
+        messaging["routers"] = json!({ "external": { "hosts": rows } });
+    }
+    messaging
+}
+
 /// The RouterConfig, and each space in a namespace of its own.
-async fn create_spaces(client: &kube::Client, spaces: &[Space], port: u16) -> Result<()> {
+async fn create_spaces(client: &kube::Client, spaces: &[Space], messaging: Value, shape: Shape) -> Result<()> {
     let (namespace, name) = CONFIG;
     create_namespace(client, namespace).await?;
     let config = json!({
         "apiVersion": "waystation.dev/v1alpha1", "kind": "RouterConfig", "metadata": { "name": name },
         "spec": {
             "allowedNamespaces": { "from": "All" },
-            "messaging": { "brokers": { "external": { "hosts": [{ "name": "broker", "host": "127.0.0.1", "port": port }] } } },
+            "messaging": messaging,
         },
     });
     let path = format!("{SPACE_KIND}/namespaces/{namespace}/routerconfigs");
@@ -274,7 +319,8 @@ async fn create_spaces(client: &kube::Client, spaces: &[Space], port: u16) -> Re
     let spaces = spaces.iter().map(|space| Planned {
         namespace: space.namespace.clone(),
         name: space.name.clone(),
-        spec: json!({ "type": "brokered", "routerConfigRef": { "name": name, "namespace": namespace } }),
+        stored: false,
+        spec: json!({ "type": if shape.standard { "standard" } else { "brokered" }, "routerConfigRef": { "name": name, "namespace": namespace } }),
     });
     let client = client.clone();
     in_parallel(spaces.collect(), move |space| create_space(client.clone(), space)).await

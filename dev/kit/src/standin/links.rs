@@ -39,6 +39,11 @@ pub(super) async fn serve(mut session: ListenerSessionHandle, state: Arc<State>)
 
 async fn take_requests(mut receiver: Receiver, state: Arc<State>) {
     let address = receiver.target().as_ref().and_then(|target| target.address.clone()).unwrap_or_default();
+    if address != MANAGEMENT && state.with(|core| core.queue(&address).is_some()) {
+        // A router's link, which stays; what comes on it is nobody's.
+        while receiver.recv::<Body<Value>>().await.is_ok() {}
+        return;
+    }
     if address != MANAGEMENT {
         let words = format!("AMQ119002: target address {address} does not exist");
         let _ = receiver.close_with_error(not_found(words)).await;
@@ -113,6 +118,9 @@ async fn hand_out(mut sender: Sender, state: Arc<State>) {
         lock(&state.listeners).push(give);
     } else if source.dynamic {
         lock(&state.replies).insert(address.clone(), give);
+    } else if state.with(|core| core.queue(&address).is_some()) {
+        sender.on_detach().await;
+        return;
     } else {
         let words = "AMQ119010: source address does not exist".to_owned();
         let _ = sender.close_with_error(not_found(words)).await;

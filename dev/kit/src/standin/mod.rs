@@ -1,5 +1,6 @@
 //! An AMQP process that answers Artemis' management requests at once, from memory: a broker for benches in which the
-//! broker shall not be the limit. It carries no messages: every other address is `amqp:not-found`.
+//! broker shall not be the limit. It carries no messages: links to and from its queues are taken and stay empty, and every
+//! other address is `amqp:not-found`.
 //!
 //! Its semantics are [`crate::artemis_core`]'s; this module is the protocol: SASL ANONYMOUS or PLAIN, addresses for
 //! replies (dynamic sources), `activemq.management`, and `activemq.notifications` with removed queues only.
