@@ -71,6 +71,12 @@ const LAYERS: &[Layer] = &[
         forbidden: WORLD,
     },
     Layer {
+        module: "edge",
+        internal: &[],
+        external: External::Only(&["ahash", "indexmap", "thiserror"]),
+        forbidden: WORLD,
+    },
+    Layer {
         module: "engine",
         internal: &["messaging"],
         external: External::Except(&["kube", "k8s_openapi", "schemars", "fe2o3_amqp", "serde_amqp", "axum", "anyhow"]),

@@ -1,0 +1,226 @@
+//! In which order changes are carried out, so that at every moment in between what is served was wanted before or
+//! is wanted now, and never less protected than both.
+//!
+//! 1. Stores: CAs, certificates, users. Nothing refers to new ones yet.
+//! 2. Servers that leave a Service while their address comes to another one: it must not serve two.
+//! 3. Backends, then servers, that come or change.
+//! 4. The look into TLS, before the first host that is passed through. What is said about routes, where it comes or changes; then routes; then hosts (a host that is there takes
+//!    requests from wider ones, so it comes after its routes and goes before them).
+//! 5. Certificates of hosts, that come or change.
+//! 6. What is said about routes, where it goes: nothing refers to it any more.
+//! 7. Certificates of hosts that go; servers that go or drain (theirs came in 3); backends; stores.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::maps::Map;
+use super::wanted::{Change, MapName, Slot, Value};
+
+/// Sorts changes; within a step the order is that of their slots.
+pub fn ordered(changes: Vec<Change>) -> Vec<Change> {
+    let mut coming: Map<(IpAddr, u16), Vec<&str>> = Map::default();
+    for change in &changes {
+        if let (Some(address), Some(service)) = (address(change.after.as_ref()), service(&change.slot)) {
+            coming.entry(address).or_default().push(service);
+        }
+    }
+    // Another server of the same Service at the same address is how a change of how it is spoken to looks.
+    let moves = |change: &Change| {
+        let to = address(change.before.as_ref()).and_then(|address| coming.get(&address));
+        to.is_some_and(|to| service(&change.slot).is_some_and(|from| !to.contains(&from)))
+    };
+    let steps: Vec<u8> = changes.iter().map(|change| step(change, moves(change))).collect();
+    let mut stepped: Vec<(u8, Change)> = steps.into_iter().zip(changes).collect();
+    stepped.sort_by(|a, b| (a.0, &a.1.slot).cmp(&(b.0, &b.1.slot)));
+    stepped.into_iter().map(|(_, change)| change).collect()
+}
+
+/// Where a server is that takes new requests.
+fn address(value: Option<&Value>) -> Option<(IpAddr, u16)> {
+    match value {
+        Some(Value::Server(server)) if !server.drain => Some((server.address, server.port)),
+        _ => None,
+    }
+}
+
+fn step(change: &Change, moves: bool) -> u8 {
+    let goes = change.after.is_none();
+    match &change.slot {
+        Slot::Authority(_) | Slot::Certificate(_) | Slot::Users(_) if !goes => 1,
+        Slot::Backend(_) if !goes => 3,
+        Slot::Server(..) => match (goes, address(change.after.as_ref()).is_some()) {
+            (true, _) if moves => 2,
+            (false, true) => 4,
+            // Gone, or draining from now on.
+            _ => 31,
+        },
+        Slot::Map(map, _) => match (map, goes) {
+            (MapName::Hosts | MapName::Www | MapName::Passthrough, false) => 12,
+            (MapName::Hosts | MapName::Www | MapName::Passthrough, true) => 10,
+            (map, _) if map.routes() => 11,
+            (_, false) => 9,
+            (_, true) => 21,
+        },
+        Slot::Front if !goes => 8,
+        Slot::Front => 30,
+        Slot::CrtList(_) if !goes => 20,
+        Slot::CrtList(_) => 30,
+        Slot::Backend(_) => 32,
+        Slot::Authority(_) | Slot::Certificate(_) | Slot::Users(_) => 33,
+    }
+}
+
+/// The namespace whose turn a change takes, where it belongs to one: the part of a backend's name.
+pub fn namespace(slot: &Slot) -> Option<&str> {
+    match slot {
+        Slot::Backend(name) | Slot::Server(name, _) => name.split_once(':').map(|(namespace, _)| namespace),
+        Slot::Authority(name) | Slot::Certificate(name) | Slot::Users(name) => {
+            name.split_once('_').map(|(namespace, _)| namespace)
+        }
+        Slot::CrtList(_) | Slot::Front | Slot::Map(..) => None,
+    }
+}
+
+/// Changes of a batch told apart by what they are, for metrics.
+pub fn count(changes: &[Change]) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for change in changes {
+        *counts.entry(change.slot.kind()).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Joins batches that have not been carried out: the newest of a slot wins, and what is undone in between vanishes.
+pub fn joined(batches: impl IntoIterator<Item = Vec<Change>>) -> Vec<Change> {
+    let mut all: BTreeMap<Slot, Change> = BTreeMap::new();
+    for change in batches.into_iter().flatten() {
+        match all.entry(change.slot.clone()) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(change);
+            }
+            std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().after = change.after,
+        }
+    }
+    ordered(all.into_values().filter(|c| c.before != c.after).collect())
+}
+
+/// The Service of a backend or a server: `namespace:service`.
+fn service(slot: &Slot) -> Option<&str> {
+    match slot {
+        Slot::Backend(name) | Slot::Server(name, _) => {
+            let first = name.find(':')?;
+            let end = name[first + 1..].find(':').map_or(name.len(), |second| first + 1 + second);
+            Some(&name[..end])
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::edge::class::Class;
+    use crate::edge::wanted::{Server, Wanted};
+
+    fn server(address: &str, drain: bool) -> Option<Value> {
+        let (address, port) = (address.parse().unwrap(), 80);
+        Some(Value::Server(Arc::new(Server { address, port, drain, maxconn: 0, link: Default::default() })))
+    }
+
+    fn text(text: &str) -> Option<Value> {
+        Some(Value::Text(text.into()))
+    }
+
+    fn slots(wanted: &mut Wanted) -> Vec<String> {
+        wanted
+            .take_changes()
+            .iter()
+            .map(|c| format!("{}{:?}", if c.after.is_some() { '+' } else { '-' }, c.slot))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_referred_to_comes_first_and_goes_last() {
+        let all = [
+            (Slot::Map(MapName::Hosts, "h".into()), text("h|")),
+            (Slot::Map(MapName::Prefix, "h/".into()), text("b|a|r")),
+            (Slot::Map(MapName::AllowList, "r".into()), text("l")),
+            (Slot::Server("b".into(), "s".into()), server("10.0.0.1", false)),
+            (Slot::Backend("b".into()), Some(Value::Backend(Class::DEFAULT))),
+            (Slot::Users("u".into()), Some(Value::Sealed("x".into()))),
+        ];
+        let mut wanted = Wanted::default();
+        wanted.take_changes();
+        for (slot, value) in all.clone() {
+            wanted.set(slot, value);
+        }
+        let come = [
+            "+Users(\"u\")",
+            "+Backend(\"b\")",
+            "+Server(\"b\", \"s\")",
+            "+Map(AllowList, \"r\")",
+            "+Map(Prefix, \"h/\")",
+            "+Map(Hosts, \"h\")",
+        ];
+        assert_eq!(slots(&mut wanted), come);
+        for (slot, _) in all {
+            wanted.set(slot, None);
+        }
+        let mut go = come.map(|s| s.replace('+', "-"));
+        // In reverse, but a host goes before its routes and these before what is said of them.
+        go.reverse();
+        assert_eq!(slots(&mut wanted), go);
+        assert!(wanted.slots().is_empty());
+    }
+
+    #[test]
+    fn a_server_comes_before_the_one_that_it_replaces_drains() {
+        let mut wanted = Wanted::default();
+        wanted.take_changes();
+        wanted.set(Slot::Server("b".into(), "z".into()), server("10.0.0.1", false));
+        wanted.take_changes();
+        wanted.set(Slot::Server("b".into(), "z".into()), server("10.0.0.1", true));
+        wanted.set(Slot::Server("b".into(), "a".into()), server("10.0.0.2", false));
+        assert_eq!(slots(&mut wanted), ["+Server(\"b\", \"a\")", "+Server(\"b\", \"z\")"]);
+        wanted.set(Slot::Server("b".into(), "z".into()), None);
+        wanted.set(Slot::Server("b".into(), "c".into()), server("10.0.0.3", false));
+        assert_eq!(slots(&mut wanted), ["+Server(\"b\", \"c\")", "-Server(\"b\", \"z\")"]);
+    }
+
+    #[test]
+    fn an_address_leaves_one_service_before_it_comes_to_another() {
+        let mut wanted = Wanted::default();
+        wanted.take_changes();
+        let at = |backend: &str| Slot::Server(backend.into(), "s".into());
+        wanted.set(at("n:z:80"), server("10.0.0.1", false));
+        wanted.take_changes();
+        wanted.set(at("n:z:80"), None);
+        wanted.set(at("n:a:80"), server("10.0.0.1", false));
+        assert_eq!(slots(&mut wanted), ["-Server(\"n:z:80\", \"s\")", "+Server(\"n:a:80\", \"s\")"]);
+        // The same Service in another way: the new one is up before the old one goes.
+        wanted.set(at("n:a:80"), None);
+        wanted.set(at("n:a:80:tcp"), server("10.0.0.1", false));
+        assert_eq!(slots(&mut wanted), ["+Server(\"n:a:80:tcp\", \"s\")", "-Server(\"n:a:80\", \"s\")"]);
+    }
+
+    #[test]
+    fn what_is_undone_before_it_was_carried_out_vanishes() {
+        let mut wanted = Wanted::default();
+        wanted.take_changes();
+        let slot = Slot::Map(MapName::Hosts, "h".into());
+        wanted.set(slot.clone(), text("a"));
+        let first = wanted.take_changes();
+        wanted.set(slot.clone(), text("b"));
+        let second = wanted.take_changes();
+        wanted.set(slot.clone(), None);
+        let third = wanted.take_changes();
+        assert_eq!(joined([first.clone(), second.clone(), third]), []);
+        let both = joined([first, second]);
+        assert_eq!(both, [Change { slot: slot.clone(), before: None, after: text("b") }]);
+        wanted.set(slot.clone(), text("c"));
+        wanted.set(slot, None);
+        assert_eq!(wanted.take_changes(), []);
+    }
+}
