@@ -2,6 +2,7 @@
 
 pub mod amqp;
 pub mod broker;
+pub mod haproxy;
 pub mod keep;
 pub mod meter;
 pub mod pace;

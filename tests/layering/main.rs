@@ -85,7 +85,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         // Besides its mailbox a drive holds the leader's permit, without which no command goes, and spreads its retries.
         module: "drive",
-        internal: &["messaging", "engine::mailbox", "engine::permit", "engine::jitter"],
+        // What tells files from processes that are older needs the time that people read.
+        internal: &["messaging", "edge", "engine::mailbox", "engine::permit", "engine::jitter", "engine::clock"],
         external: External::Except(&["kube", "k8s_openapi", "schemars", "axum", "anyhow", "clap"]),
         forbidden: &[],
     },

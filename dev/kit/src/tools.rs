@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 pub struct Tools {
     kubernetes: PathBuf,
     artemis: PathBuf,
+    haproxy: PathBuf,
 }
 
 impl Tools {
@@ -31,10 +32,16 @@ impl Tools {
     pub fn artemis_home(&self) -> &Path {
         &self.artemis
     }
+
+    /// HAProxy, with its own libraries.
+    #[must_use]
+    pub fn haproxy(&self) -> &Path {
+        &self.haproxy
+    }
 }
 
-/// Finds the programs, running `dev/setup` when nobody has (`WAYSTATION_TOOLS` and `WAYSTATION_ARTEMIS` tell that
-/// somebody has). The first call on a fresh machine builds them: about ten minutes, with progress on standard error.
+/// Finds the programs, running `dev/setup` when nobody has (`WAYSTATION_TOOLS`, `WAYSTATION_ARTEMIS` and
+/// `WAYSTATION_HAPROXY` tell that somebody has). The first call on a fresh machine builds them: about ten minutes, with progress on standard error.
 pub fn tools() -> Result<&'static Tools> {
     static TOOLS: OnceLock<Result<Tools, String>> = OnceLock::new();
     TOOLS.get_or_init(|| find().map_err(|error| format!("{error:#}"))).as_ref().map_err(|text| anyhow!("{text}"))
@@ -50,8 +57,10 @@ pub fn repository() -> &'static Path {
 
 fn find() -> Result<Tools> {
     let told = |name| std::env::var_os(name).map(PathBuf::from);
-    if let (Some(kubernetes), Some(artemis)) = (told("WAYSTATION_TOOLS"), told("WAYSTATION_ARTEMIS")) {
-        return Ok(Tools { kubernetes, artemis });
+    if let (Some(kubernetes), Some(artemis), Some(haproxy)) =
+        (told("WAYSTATION_TOOLS"), told("WAYSTATION_ARTEMIS"), told("WAYSTATION_HAPROXY"))
+    {
+        return Ok(Tools { kubernetes, artemis, haproxy });
     }
     let setup = repository().join("dev/setup");
     let output = Command::new(&setup)
@@ -68,5 +77,9 @@ fn find() -> Result<Tools> {
             .map(PathBuf::from)
             .with_context(|| format!("dev/setup did not print {name}"))
     };
-    Ok(Tools { kubernetes: value("WAYSTATION_TOOLS")?, artemis: value("WAYSTATION_ARTEMIS")? })
+    Ok(Tools {
+        kubernetes: value("WAYSTATION_TOOLS")?,
+        artemis: value("WAYSTATION_ARTEMIS")?,
+        haproxy: value("WAYSTATION_HAPROXY")?,
+    })
 }

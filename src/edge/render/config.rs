@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::layout::Layout;
 use crate::edge::class::{Class, Mode};
 use crate::edge::input::{Listeners, RouterConfig, Tuning};
-use crate::edge::model::DEFAULT_CERTIFICATE;
 use crate::edge::names;
 use crate::edge::wanted::MapName;
 
@@ -70,8 +69,7 @@ fn frontends(config: &RouterConfig, front: bool, layout: &Layout, out: &mut Stri
         out.push('\n');
     }
     let proxy = if listeners.accept_proxy { " accept-proxy" } else { "" };
-    let tls =
-        format!("ssl crt {} crt-list {} alpn h2,http/1.1", layout.certificate(DEFAULT_CERTIFICATE), layout.crt_list());
+    let tls = format!("ssl crt-list {} crt-list {} alpn h2,http/1.1", layout.default_list(), layout.crt_list());
     out.push_str("frontend _http from _client-http\n");
     binds(listeners, listeners.http, proxy, out);
     let _ = writeln!(out, "{}", rules("[http] ", "[https] ", layout));

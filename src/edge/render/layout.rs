@@ -66,6 +66,12 @@ impl Layout {
         format!("{}/certs.list", self.dir)
     }
 
+    /// The list with the certificate of hosts without one: by its pattern it takes no host from others, whatever names
+    /// are in it.
+    pub fn default_list(&self) -> String {
+        format!("{}/default.list", self.dir)
+    }
+
     /// The script.
     pub fn lua(&self) -> String {
         format!("{}/waystation.lua", self.dir)

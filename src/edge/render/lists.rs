@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::layout::Layout;
+use crate::edge::model::DEFAULT_CERTIFICATE;
 use crate::edge::wanted::{CrtLine, MapName, Slot, Value, Wanted};
 
 /// A map's file: a key and a value a line, in the order that counts for this map.
@@ -32,6 +33,12 @@ pub fn crt_line(host: &str, line: &CrtLine, layout: &Layout) -> String {
         let _ = write!(options, " ca-file {} verify {verify}", layout.authority(authority));
     }
     format!("{} [{options}] {host}", layout.certificate(&line.certificate))
+}
+
+/// The list of the certificate that hosts without one have. With `crt` the names in it would be its hosts, and a host's
+/// own certificate the second.
+pub fn default_list(layout: &Layout) -> String {
+    format!("{} [alpn h2,http/1.1] *\n", layout.certificate(DEFAULT_CERTIFICATE))
 }
 
 /// The list of certificates.

@@ -14,7 +14,7 @@ use super::wanted::{MapName, Slot, Value, Wanted};
 pub use backends::{server, shard};
 pub use config::{DIRECT, LUA, SNI, fixed};
 pub use layout::{Layout, SHARDS, shard_of};
-pub use lists::{crt_line, crt_list, entries, map};
+pub use lists::{crt_line, crt_list, default_list, entries, map};
 pub use reload::reloads;
 
 /// One file.
@@ -65,6 +65,7 @@ pub fn files(config: &RouterConfig, wanted: &Wanted, layout: &Layout) -> Vec<Fil
     let mut out = vec![
         File { path: layout.config(), contents: fixed(config, wanted.get(&Slot::Front).is_some(), layout) },
         File { path: layout.lua(), contents: LUA.to_owned() },
+        File { path: layout.default_list(), contents: default_list(layout) },
         File { path: layout.crt_list(), contents: crt_list(wanted, layout) },
     ];
     out.extend(MapName::ALL.iter().map(|name| File { path: layout.map(*name), contents: map(wanted, *name) }));

@@ -106,7 +106,9 @@ fn the_fixed_part_depends_on_nothing_of_tenants() {
         ..Listeners::default()
     };
     let text_of = fixed(&other, false, &Layout::new(AT));
-    assert!(text_of.contains("  bind 10.1.1.1:443 ssl crt ") && text_of.contains("  bind [fd00::1]:9000 v6only\n"));
+    assert!(
+        text_of.contains("  bind 10.1.1.1:443 ssl crt-list ") && text_of.contains("  bind [fd00::1]:9000 v6only\n")
+    );
     assert!(!text_of.contains("frontend _sni"));
 }
 

@@ -183,6 +183,10 @@ fn set_server(backend: &str, name: &str, before: Option<&Server>, after: &Server
         Some(before) => {
             if before.drain != after.drain {
                 out.commands.push(set(format!("set server {at} weight {weight}")));
+                if !after.drain {
+                    // Somebody may have drained it by its state.
+                    out.commands.push(set(format!("set server {at} state ready")));
+                }
             }
             if before.maxconn != after.maxconn {
                 out.commands.push(set(format!("set maxconn server {at} {}", after.maxconn)));

@@ -1,0 +1,181 @@
+//! Honest clients and servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+
+use crate::edge::PATIENCE;
+
+/// A server that answers with its name; requests for `/held` wait until they are let go.
+pub struct Server {
+    pub port: u16,
+    held: Arc<(Notify, AtomicBool)>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Server {
+    pub async fn start(name: &'static str) -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        let held = Arc::new((Notify::new(), AtomicBool::new(false)));
+        let for_task = Arc::clone(&held);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let held = Arc::clone(&for_task);
+                tokio::spawn(async move { serve(stream, name, &held).await });
+            }
+        });
+        Ok(Self { port, held, task })
+    }
+
+    /// Lets requests that are held end.
+    pub fn let_go(&self) {
+        self.held.1.store(true, Ordering::SeqCst);
+        self.held.0.notify_waiters();
+    }
+}
+
+async fn serve(stream: TcpStream, name: &str, held: &(Notify, AtomicBool)) -> Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let mut header = String::new();
+        while stream.read_line(&mut header).await? > 2 {
+            header.clear();
+        }
+        if line.starts_with("GET /held ") {
+            let go = held.0.notified();
+            if !held.1.load(Ordering::SeqCst) {
+                go.await;
+            }
+        }
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{name}", name.len());
+        stream.get_mut().write_all(answer.as_bytes()).await?;
+    }
+}
+
+/// One request on a connection that stays open: status and body.
+pub async fn request<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    host: &str,
+    path: &str,
+) -> Result<(u16, String)> {
+    ask(stream, host, path).await.map(|(status, body, _)| (status, body))
+}
+
+/// One request: status, body, and whether the connection stays open.
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, host: &str, path: &str) -> Result<(u16, String, bool)> {
+    let talk = async {
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await?;
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).await?;
+        let status = line.split(' ').nth(1).context("no status")?.parse()?;
+        let (mut length, mut stays) = (0, true);
+        loop {
+            let mut header = String::new();
+            ensure!(reader.read_line(&mut header).await? > 0, "cut off");
+            if header.trim().is_empty() {
+                break;
+            }
+            if let Some(value) = header.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse()?;
+            }
+            stays &= !header.to_lowercase().starts_with("connection: close");
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).await?;
+        anyhow::Ok((status, String::from_utf8(body)?, stays))
+    };
+    tokio::time::timeout(PATIENCE, talk).await.context("no answer")?
+}
+
+/// One request on a connection of its own.
+pub async fn get(port: u16, host: &str, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    request(&mut stream, host, path).await
+}
+
+/// One request by TLS: status, body, and the certificate that was shown.
+pub async fn get_tls(port: u16, authority: &str, host: &str) -> Result<(u16, String, CertificateDer<'static>)> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let name = ServerName::try_from(host.to_owned())?;
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).context("no certificate")?;
+    let shown = shown.clone().into_owned();
+    let (status, body) = request(&mut stream, host, "/").await?;
+    Ok((status, body, shown))
+}
+
+/// A client that never stops asking, on one connection after the other; every answer but 200 is a failure.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+    task: JoinHandle<Result<()>>,
+}
+
+impl Load {
+    pub fn start(port: u16, host: &'static str) -> Self {
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&count));
+        let task = tokio::spawn(async move {
+            while !stopped.load(Ordering::SeqCst) {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+                for _ in 0..5 {
+                    let (status, body, stays) = ask(&mut stream, host, "/").await?;
+                    if status != 200 {
+                        bail!("{status} {body} after {} requests", counted.load(Ordering::SeqCst));
+                    }
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    if !stays {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        });
+        Self { stop, count, task }
+    }
+
+    /// Waits until it has asked that many times more.
+    pub async fn go_on(&self, requests: usize) -> Result<()> {
+        let until = self.count.load(Ordering::SeqCst) + requests;
+        while self.count.load(Ordering::SeqCst) < until && !self.task.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    /// Ends it; fails if any request failed.
+    pub async fn end(self) -> Result<usize> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.task.await??;
+        Ok(self.count.load(Ordering::SeqCst))
+    }
+}
