@@ -31,14 +31,14 @@ price-requests | price-requests | anycast | True | Configured | <age>",
     ),
     (
         &["addr", "letterless", "orders", "-o", "wide"],
-        "NAME | ADDRESS | TYPE | READY | REASON | AGE | MESSAGE
+        "NAME | ADDRESS | TYPE | PLAN | READY | REASON | AGE | MESSAGE
 letterless | letterless | queue | False | DeadLetterNotFound | <age> | spec.deadLetterAddress names nowhere, which is \
          no address of space shop: create an Address of type deadLetter for it
 orders | orders | queue | True | Configured | <age>",
     ),
     (
         &["waystation", "-o", "wide"],
-        "NAME | ADDRESS | TYPE | READY | REASON | AGE | MESSAGE
+        "NAME | ADDRESS | TYPE | PLAN | READY | REASON | AGE | MESSAGE
 address.waystation.dev/alerts | alerts | multicast | True | Configured | <age>
 address.waystation.dev/archive | archive | subscription | True | Configured | <age>
 address.waystation.dev/dead-letters | dead-letters | deadLetter | True | Configured | <age>
@@ -49,7 +49,7 @@ address.waystation.dev/news | news | topic | True | Configured | <age>
 address.waystation.dev/orders | orders | queue | True | Configured | <age>
 address.waystation.dev/price-requests | price-requests | anycast | True | Configured | <age>
 
-NAME | TYPE | READY | ADDRESSES | REASON | AGE
+NAME | TYPE | PLAN | READY | ADDRESSES | REASON | AGE
 addressspace.waystation.dev/shop | brokered | True | 6/7 | Serving | <age>
 
 NAME | KIND | READY | ROUTERS | BROKERS | REASON | AGE

@@ -212,7 +212,9 @@ async fn routed(story: &Story, cluster: &Cluster, broker: &Artemis) -> Result<Ro
                     let seen = cluster.kubectl_text(&["get", "rcfg,aspace,addr", "-n", "demo", "-o", "wide"]).await?;
                     return Err(error.context(seen));
                 }
-                Ok(())
+                // Its counts follow when they have come to rest.
+                let count = "--for=jsonpath={.status.summary}=2/2";
+                cluster.kubectl_text(&["wait", count, "--timeout=10s", "-n", "demo", "aspace/bazaar"]).await.map(drop)
             },
         )
         .await?;
