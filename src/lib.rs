@@ -3,7 +3,7 @@
 //! Data flows one way round: `cluster` watches the API server and hands what it sees to the pure model in
 //! `messaging`, owned by one task of `engine`; what the model wants goes through a mailbox per data plane to a
 //! `drive`; acknowledgements come back to the model, whose verdicts `cluster` writes to status. `edge` is the pure model
-//! of HTTP routes: what HAProxy must hold.
+//! of HTTP routes: what HAProxy must hold. `key` and `maps` are what the two models share.
 //! `tests/layering.rs` holds the modules to that direction.
 
 pub mod api;
@@ -12,6 +12,8 @@ pub mod cluster;
 pub mod drive;
 pub mod edge;
 pub mod engine;
+pub mod key;
+pub mod maps;
 pub mod messaging;
 pub mod metrics;
 pub mod operator;

@@ -7,7 +7,6 @@ pub mod headers;
 pub mod ids;
 pub mod input;
 pub mod lookup;
-pub mod maps;
 pub mod model;
 pub mod names;
 pub mod options;

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::maps::Map;
 use super::wanted::{Change, MapName, Slot, Value};
+use crate::maps::Map;
 
 /// Sorts changes; within a step the order is that of their slots.
 pub fn ordered(changes: Vec<Change>) -> Vec<Change> {

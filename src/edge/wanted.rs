@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::class::Class;
-use super::maps::Fixed;
+use crate::maps::Fixed;
 
 macro_rules! maps {
     ($($(#[doc = $doc:literal])* $name:ident = $file:literal,)*) => {

@@ -10,7 +10,6 @@ pub mod exposure;
 pub mod ids;
 pub mod input;
 pub mod job;
-pub mod maps;
 pub mod model;
 pub mod names;
 pub mod output;

@@ -267,7 +267,7 @@ pub enum Done {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
     /// Every slot of which the router holds something with our owner, with the [`Entry::fingerprint`] of all that.
-    pub slots: super::maps::Map<Slot, u64>,
+    pub slots: crate::maps::Map<Slot, u64>,
 }
 
 /// What happens to a router's connection, from the drive.

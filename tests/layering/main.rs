@@ -64,16 +64,19 @@ const LAYERS: &[Layer] = &[
         ]),
         forbidden: &["kube::Api", "kube::Client", "kube::client", "kube::runtime"],
     },
+    // What the two models share.
+    Layer { module: "key", internal: &[], external: External::Only(&[]), forbidden: WORLD },
+    Layer { module: "maps", internal: &[], external: External::Only(&["ahash"]), forbidden: WORLD },
     Layer {
         module: "messaging",
-        internal: &[],
+        internal: &["key", "maps"],
         external: External::Only(&["ahash", "indexmap", "thiserror"]),
         forbidden: WORLD,
     },
     Layer {
         module: "edge",
-        internal: &[],
-        external: External::Only(&["ahash", "indexmap", "thiserror"]),
+        internal: &["key", "maps"],
+        external: External::Only(&["ahash", "base64", "indexmap", "thiserror"]),
         forbidden: WORLD,
     },
     Layer {
@@ -86,7 +89,15 @@ const LAYERS: &[Layer] = &[
         // Besides its mailbox a drive holds the leader's permit, without which no command goes, and spreads its retries.
         module: "drive",
         // What tells files from processes that are older needs the time that people read.
-        internal: &["messaging", "edge", "engine::mailbox", "engine::permit", "engine::jitter", "engine::clock"],
+        internal: &[
+            "messaging",
+            "edge",
+            "maps",
+            "engine::mailbox",
+            "engine::permit",
+            "engine::jitter",
+            "engine::clock",
+        ],
         external: External::Except(&["kube", "k8s_openapi", "schemars", "axum", "anyhow", "clap"]),
         forbidden: &[],
     },

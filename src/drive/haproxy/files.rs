@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use super::disk::{Disk, DiskError, Work};
 use crate::edge::input::RouterConfig;
-use crate::edge::maps::Fixed;
 use crate::edge::model::DEFAULT_CERTIFICATE;
 use crate::edge::render::{self, File, Layout, file_of, shard_of};
 use crate::edge::wanted::{Slot, Value, Wanted};
+use crate::maps::Fixed;
 
 /// The files of one HAProxy.
 pub struct Files {

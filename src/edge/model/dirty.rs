@@ -1,7 +1,7 @@
 //! What waits to be decided, by kind. Within a kind the order says nothing: none looks at another of its own.
 
 use super::unit::Unit;
-use crate::edge::maps::Set;
+use crate::maps::Set;
 
 /// Marked units.
 #[derive(Debug, Default)]

@@ -29,9 +29,9 @@ use std::sync::Arc;
 
 use super::ids::{Key, Kind, Object};
 use super::input::RouterConfig;
-use super::maps::Map;
 use super::sets::Sorted;
 use super::wanted::{Change, Slot, Wanted};
+use crate::maps::Map;
 use dirty::Dirty;
 pub use host::DEFAULT_CERTIFICATE;
 pub use ingress::CONTROLLER;
@@ -324,4 +324,4 @@ impl Model {
 }
 
 #[cfg(test)]
-pub(in crate::edge) mod tests;
+pub(crate) mod tests;

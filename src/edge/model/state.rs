@@ -8,10 +8,10 @@ use super::unit::{Done, Need, Problem, StoreId, Unit};
 use crate::edge::address::Networks;
 use crate::edge::ids::Key;
 use crate::edge::input::{EndpointSlice, Ingress, IngressClass, RouterConfig, Secret, Service};
-use crate::edge::maps::Map;
 use crate::edge::options::Options;
 use crate::edge::route::{BackendId, Claim, Rank, RouteKey};
 use crate::edge::sets::{Few, Sorted};
+use crate::maps::Map;
 
 /// Objects.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Alias, Opt, Prefix, TABLE, Value};
 use crate::edge::input::Annotations;
-use crate::edge::maps::Map;
 use crate::edge::names;
+use crate::maps::Map;
 
 /// What one object says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

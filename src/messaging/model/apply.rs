@@ -409,7 +409,7 @@ impl Model {
 
     fn vanish_address(&mut self, key: &Key) {
         let Some(state) = self.addresses.get(key) else { return };
-        let space = Key { namespace: key.namespace.clone(), name: state.obj.space.clone() };
+        let space = Self::space_key(state);
         self.mark_referrers(key);
         self.release_vanished(key);
         self.give_back(key);
@@ -449,11 +449,7 @@ impl Model {
     }
 }
 
-fn remove_from<K: std::hash::Hash + Eq, V: Ord>(
-    map: &mut crate::messaging::maps::Map<K, BTreeSet<V>>,
-    key: &K,
-    value: &V,
-) {
+fn remove_from<K: std::hash::Hash + Eq, V: Ord>(map: &mut crate::maps::Map<K, BTreeSet<V>>, key: &K, value: &V) {
     if let Some(set) = map.get_mut(key) {
         set.remove(value);
         if set.is_empty() {

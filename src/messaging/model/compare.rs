@@ -94,7 +94,7 @@ impl Model {
         &mut self,
         id: &TargetId,
         contents: &crate::messaging::broker::Contents,
-        gone: &crate::messaging::maps::Set<Slot>,
+        gone: &crate::maps::Set<Slot>,
         send: &mut Vec<Slot>,
     ) {
         let single = self.configs.get(&id.config).is_some_and(|c| c.obj.single);

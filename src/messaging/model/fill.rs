@@ -225,7 +225,7 @@ impl Model {
         &mut self,
         id: &TargetId,
         contents: &router::Contents,
-        gone: &crate::messaging::maps::Set<Slot>,
+        gone: &crate::maps::Set<Slot>,
         send: &mut Vec<Slot>,
     ) {
         let Some(config) = self.configs.get(&id.config) else { return };

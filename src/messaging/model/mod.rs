@@ -34,7 +34,7 @@ mod written;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::messaging::maps::Map;
+use crate::maps::Map;
 
 use super::endpoints::Endpoints;
 use super::ids::{Key, Kind, Now, Plane, Slot, TargetId};

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::line::Line;
+use crate::maps::{Map, Set};
 use crate::messaging::ids::{Key, Now, Slot};
 use crate::messaging::input;
-use crate::messaging::maps::{Map, Set};
 use crate::messaging::router::{self, Abilities};
 
 /// How far one router is with a slot.

@@ -8,12 +8,12 @@ use super::line::Line;
 use super::routers::Routers;
 use super::services::Found;
 use super::told::Told;
+use crate::maps::{Map, Set};
 use crate::messaging::broker::{Contents, Entry, ground_entry};
 use crate::messaging::entry::Effective;
 use crate::messaging::exposure::Exposure;
 use crate::messaging::ids::{Key, Now, Slot, TargetId};
 use crate::messaging::input::{Address, AddressSpace, Broker, RouterConfig};
-use crate::messaging::maps::{Map, Set};
 use crate::messaging::plans::{Charge, SpacePlan};
 use crate::messaging::status::{AddressSpaceStatus, AddressStatus, Leaving, RouterConfigStatus};
 
