@@ -83,14 +83,8 @@ impl Objects {
         }
     }
 
-    /// By hand: the client library wants a type of another crate for JSON patches.
     async fn patch_json(&self, name: &str, operations: &Value) -> Result<DynamicObject, Answer> {
-        let request = http::Request::patch(format!("{}/{name}?fieldManager={FIELD_MANAGER}", self.api.resource_url()))
-            .header(http::header::ACCEPT, "application/json")
-            .header(http::header::CONTENT_TYPE, "application/json-patch+json")
-            .body(operations.to_string().into_bytes())
-            .map_err(|_| Answer::None)?;
-        self.call(self.client.request(request)).await
+        self.call(json_patch(&self.client, &self.api, name, operations)).await
     }
 
     /// A server-side apply of a status. By hand, since the server reads it as YAML, which knows fewer characters than
@@ -109,6 +103,21 @@ impl Objects {
         let object = self.call(self.api.get(&key.name)).await.map_err(Answer::failure)?;
         if object.metadata.uid.as_deref() == Some(uid) { Ok(object) } else { Err(Failure::Gone) }
     }
+}
+
+/// Patches an object by JSON operations. By hand: the client library wants a type of another crate for them.
+pub(super) async fn json_patch(
+    client: &Client,
+    api: &Api<DynamicObject>,
+    name: &str,
+    operations: &Value,
+) -> Result<DynamicObject, Error> {
+    let request = http::Request::patch(format!("{}/{name}?fieldManager={FIELD_MANAGER}", api.resource_url()))
+        .header(http::header::ACCEPT, "application/json")
+        .header(http::header::CONTENT_TYPE, "application/json-patch+json")
+        .body(operations.to_string().into_bytes())
+        .map_err(|error| Error::Service(error.into()))?;
+    client.request(request).await
 }
 
 /// JSON in which characters that YAML does not print are escaped. They stand in strings only.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::build::{ChildId, ChildKind, Observed, covers, observe};
-use crate::cluster::patch::FIELD_MANAGER;
+use crate::cluster::patch::{FIELD_MANAGER, json_patch};
 use crate::engine::permit::Permit;
 
 /// One request.
@@ -178,13 +178,7 @@ impl Carrier {
             { "op": "test", "path": format!("/spec/ports/{at}/name"), "value": ours["name"] },
             { "op": "remove", "path": format!("/spec/ports/{at}") },
         ]);
-        let url = format!("{}/{}?fieldManager={FIELD_MANAGER}", api.resource_url(), id.key.name);
-        let request = http::Request::patch(url)
-            .header(http::header::ACCEPT, "application/json")
-            .header(http::header::CONTENT_TYPE, "application/json-patch+json")
-            .body(operations.to_string().into_bytes())
-            .map_err(|error| Error::Service(error.into()))?;
-        self.call(self.client.request::<DynamicObject>(request)).await.map(drop)
+        self.call(json_patch(&self.client, api, &id.key.name, &operations)).await.map(drop)
     }
 
     async fn delete(&self, id: &ChildId, uid: String) -> Result<(), Trouble> {

@@ -112,7 +112,7 @@ fn key(name: &str) -> Key {
 }
 
 impl Bench {
-    fn server(&self) -> MutexGuard<'_, Stored> {
+    fn server(&self) -> std::sync::MutexGuard<'_, Stored> {
         self.stored.lock().unwrap()
     }
 
