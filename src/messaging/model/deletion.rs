@@ -6,7 +6,7 @@ use super::Model;
 use super::address::{Decision, Plan};
 use super::placing::placeable;
 use super::routers::Routed;
-use super::state::{AddressState, Progress, Route, Target, Want};
+use super::state::{AddressState, ConfigState, Progress, Route, Target, Want};
 use crate::messaging::broker::Class;
 use crate::messaging::entry::{self, References};
 use crate::messaging::ids::{Key, Slot, TargetId};
@@ -240,6 +240,11 @@ impl Model {
         if let Some(address) = self.addresses.get_mut(key) {
             (address.released, address.route, address.waits, address.accepted) = (true, None, None, false);
         }
+    }
+
+    /// The name of an Address on the brokers of its RouterConfig.
+    pub(super) fn slot_in(config: &ConfigState, address: &AddressState) -> Slot {
+        names::slot(&names::prefix(&Self::space_key(address), config.obj.single), &address.obj.address)
     }
 
     /// The name of an address on a broker.

@@ -9,7 +9,7 @@ impl Model {
     /// Marks who claims the address of `key`, and who refers to it.
     pub(super) fn mark_referrers(&mut self, key: &Key) {
         let Some(state) = self.addresses.get(key) else { return };
-        let space = Key { namespace: key.namespace.clone(), name: state.obj.space.clone() };
+        let space = Self::space_key(state);
         let canonical = state.canonical.clone();
         let kind = state.obj.kind;
         self.mark_claimants(&space, &canonical);

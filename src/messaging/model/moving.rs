@@ -15,7 +15,6 @@ use super::routes::RouteSay;
 use super::state::{AddressState, ConfigState, Progress, Route};
 use crate::messaging::ids::{Key, TargetId};
 use crate::messaging::input::AddressType;
-use crate::messaging::names;
 use crate::messaging::status::Leaving;
 
 impl Model {
@@ -59,7 +58,7 @@ impl Model {
         let by_rank = |broker: &Arc<str>| config.targets.get(broker).map(|target| rank((broker, target)));
         placed.sort_by_key(by_rank);
         placed.truncate(wanted);
-        let slot = names::slot(&names::prefix(&space, config.obj.single), &address.obj.address);
+        let slot = Self::slot_in(config, address);
         let has = |broker: &Arc<str>| {
             let left = config.targets.get(broker).is_some_and(|target| left_at(target, &slot, address.obj.kind));
             left || address.leaving.iter().any(|(leaving, _)| leaving == broker)

@@ -9,7 +9,6 @@ use super::state::{AddressState, ConfigState, Target};
 use crate::messaging::broker::{Contents, Routing};
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::input::AddressType;
-use crate::messaging::names;
 
 impl Model {
     /// Puts an Address that has no broker where its status says, or brokers hold it; else in line for one, so that
@@ -71,7 +70,7 @@ impl Model {
 
     /// The brokers that are known to hold something under its name which no other Address stands for.
     fn found_brokers(&self, address: &AddressState, config: &ConfigState) -> Vec<Arc<str>> {
-        let slot = names::slot(&names::prefix(&Self::space_key(address), config.obj.single), &address.obj.address);
+        let slot = Self::slot_in(config, address);
         let held = |name: &&Arc<str>| {
             let Some(target) = config.targets.get(*name) else { return false };
             let left = target
@@ -111,11 +110,8 @@ impl Model {
         let Some(address) = self.addresses.get_mut(key) else { return };
         let brokers = std::mem::take(&mut address.placed);
         address.leaving.clear();
-        let created = address.obj.meta.created_s;
-        let Some(space) = self.spaces.get(&Key { namespace: key.namespace.clone(), name: address.obj.space.clone() })
-        else {
-            return;
-        };
+        let (space, created) = (Self::space_key(address), address.obj.meta.created_s);
+        let Some(space) = self.spaces.get(&space) else { return };
         let Some(config) = self.configs.get_mut(&space.obj.config) else { return };
         config.unplaced.remove(&(created, key.clone()));
         config.short.remove(key);

@@ -12,7 +12,6 @@ use super::placing::holds;
 use super::state::{AddressState, Admitted, ConfigState, Refusal, Target, Want, Weight};
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::input::AddressType;
-use crate::messaging::names;
 use crate::messaging::plans::{AddressPlan, Charge, Limits, SpacePlan};
 use crate::messaging::reason;
 
@@ -259,11 +258,9 @@ impl Model {
             let Some(members) = self.members.get(space).filter(|m| !m.quota.line.is_empty()) else { continue };
             self.to_admit.insert(space.clone());
             let Some(contents) = &contents else { continue };
-            let prefix = names::prefix(space, state.obj.single);
             for (_, key) in members.quota.line.values().flatten() {
-                let there = |a: &&AddressState| {
-                    a.admitted.is_none() && holds(contents, &names::slot(&prefix, &a.obj.address), a.obj.kind)
-                };
+                let there =
+                    |a: &&AddressState| a.admitted.is_none() && holds(contents, &Self::slot_in(state, a), a.obj.kind);
                 found.extend(self.addresses.get(key).filter(there).map(|_| key.clone()));
             }
         }
@@ -274,10 +271,9 @@ impl Model {
 
     /// Whether a broker holds the queue of an Address, from an Address that had it before, or from before this process.
     fn found(&self, address: &AddressState) -> bool {
-        let space = Self::space_key(address);
-        let Some(state) = self.spaces.get(&space) else { return false };
-        let Some(config) = self.configs.get(&state.obj.config) else { return false };
-        let slot = names::slot(&names::prefix(&space, config.obj.single), &address.obj.address);
+        let Some(space) = self.spaces.get(&Self::space_key(address)) else { return false };
+        let Some(config) = self.configs.get(&space.obj.config) else { return false };
+        let slot = Self::slot_in(config, address);
         config.targets.values().any(|target| left_at(target, &slot, address.obj.kind))
     }
 
