@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 /// Names and values, for `set-headers-bin` and `add-headers-bin`.
 pub fn fields(list: &[(Arc<str>, Arc<str>)]) -> String {
     let mut bytes = Vec::new();
@@ -43,16 +46,7 @@ fn push(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().enumerate().fold(0_u32, |word, (at, byte)| word | (u32::from(*byte) << (16 - 8 * at)));
-        for at in 0..4 {
-            let index = usize::try_from((word >> (18 - 6 * at)) & 63).unwrap_or(0);
-            out.push(if at <= chunk.len() { char::from(LETTERS[index]) } else { '=' });
-        }
-    }
-    out
+    STANDARD.encode(bytes)
 }
 
 #[cfg(test)]

@@ -284,7 +284,7 @@ impl Ledger {
 pub(super) mod tests {
     use super::*;
     use crate::edge::class::Class;
-    use crate::edge::input::{Allowed, Listeners, Meta, Tuning};
+    use crate::edge::model::tests::support::config;
 
     fn text(text: &str) -> Option<Value> {
         Some(Value::Text(text.into()))
@@ -301,22 +301,6 @@ pub(super) mod tests {
 
     fn batch(generation: u64, changes: Vec<Change>) -> Batch {
         Batch { generation, changes, config: Arc::new(config()), reload: Vec::new() }
-    }
-
-    pub fn config() -> RouterConfig {
-        let key = crate::edge::ids::Key::new("edge", "main");
-        RouterConfig {
-            meta: Meta { key, uid: "".into(), created_s: 0 },
-            class_name: "waystation".into(),
-            allowed: Allowed::All,
-            any_owner: false,
-            default_certificate: None,
-            default_backend: None,
-            external_name: false,
-            listeners: Listeners::default(),
-            tuning: Tuning::default(),
-            options: Arc::new([]),
-        }
     }
 
     fn ledger() -> Ledger {

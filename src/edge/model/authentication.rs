@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Model;
-use super::link::tell_secret;
 use super::route_options::Refusal;
-use super::unit::{Need, Outcome, Reason, StoreId};
+use super::store::{owned_secret, tell_secret};
+use super::unit::{Outcome, Reason, StoreId};
 use super::words::Levels;
 use crate::edge::address;
 use crate::edge::names;
@@ -37,15 +37,9 @@ impl Model {
             );
             return Err(names::UNAVAILABLE);
         };
-        let Some(key) = Self::secret_key(&claim.object.key.namespace, text) else {
-            out.tell_object(
-                claim.object.clone(),
-                Reason::CrossNamespace,
-                format!("Secret {text} is of another namespace: nobody may come"),
-            );
+        let Some(key) = owned_secret(&claim.object, text, Some("nobody may come"), out) else {
             return Err(names::UNAVAILABLE);
         };
-        out.needs.insert(Need::Secret(key.clone()));
         if let Err(why) = self.users(&key) {
             tell_secret(&claim.object, &key, &why, "nobody may come", out);
             return Err(names::UNAVAILABLE);

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::Model;
 use super::ingress::covers;
-use super::link::tell_secret;
 use super::state::{HostDecision, HostIndex};
-use super::store::authority_name;
+use super::store::{authority_name, owned_secret, tell_secret};
 use super::unit::{Need, Outcome, Reason, StoreId};
 use super::words::Levels;
 use crate::edge::ids::{Key, Kind, Object};
@@ -210,11 +209,7 @@ impl Model {
         let namer = speakers.heard.iter().find(|(_, options)| options.get(Opt::ClientCa).is_some());
         let (Some((ingress, _)), Some(text)) = (namer, named) else { return Clients::Nobody };
         let object = Object::new(Kind::Ingress, ingress.meta.key.clone());
-        let Some(key) = Self::secret_key(&ingress.meta.key.namespace, text) else {
-            out.tell_object(object, Reason::CrossNamespace, format!("Secret {text} is of another namespace"));
-            return Clients::Nobody;
-        };
-        out.needs.insert(Need::Secret(key.clone()));
+        let Some(key) = owned_secret(&object, text, None, out) else { return Clients::Nobody };
         match self.authority(&key) {
             Ok(pem) => {
                 let name = authority_name(&key, &pem);

@@ -2,15 +2,18 @@
 
 use super::Model;
 use super::backend::COOKIE;
-use super::store::{SecretError, authority_name};
-use super::unit::{Need, Outcome, Reason, StoreId};
+use super::store::{authority_name, owned_secret, tell_secret};
+use super::unit::{Outcome, StoreId};
 use super::words::Levels;
 use crate::edge::class::Class;
-use crate::edge::ids::{Key, Kind, Object};
+use crate::edge::ids::{Kind, Object};
 use crate::edge::names;
 use crate::edge::options::Opt;
 use crate::edge::route::BackendId;
 use crate::edge::wanted::{Check, Link, Proxy, Sni, Tls};
+
+/// What follows from a Secret of a Service that cannot be used.
+const UNASKED: &str = "its endpoints are not asked";
 
 impl Model {
     /// How they are spoken to; `None`: not at all, since what verifies them is missing.
@@ -50,13 +53,15 @@ impl Model {
             Some(name) if &**name == "host" => Sni::Host,
             Some(name) => Sni::Name(name.clone()),
         };
+        // Secrets are of the Service's namespace, also those that the RouterConfig's defaults name.
+        let object = Object::new(Kind::Service, id.service.clone());
         let mut tls = Tls { h2, verify_host: levels.text(Opt::VerifyHost).cloned(), ..Tls::default() };
         if let Some(text) = levels.text(Opt::VerifyCa) {
-            let key = self.owned_secret(id, text, out)?;
+            let key = owned_secret(&object, text, None, out)?;
             match self.authority(&key) {
                 Ok(pem) => tls.authority = Some(authority_name(&key, &pem)),
                 Err(why) => {
-                    self.tell_secret(id, &key, &why, out);
+                    tell_secret(&object, &key, &why, UNASKED, out);
                     return None;
                 }
             }
@@ -66,11 +71,11 @@ impl Model {
             }
         }
         if let Some(text) = levels.text(Opt::BackendCertificate) {
-            let key = self.owned_secret(id, text, out)?;
+            let key = owned_secret(&object, text, None, out)?;
             match self.identity(&key) {
                 Ok(_) => tls.certificate = Some(names::store(&key)),
                 Err(why) => {
-                    self.tell_secret(id, &key, &why, out);
+                    tell_secret(&object, &key, &why, UNASKED, out);
                     return None;
                 }
             }
@@ -79,37 +84,6 @@ impl Model {
         tls.sni = sni;
         Some(tls)
     }
-
-    /// A Secret of the Service's namespace, or one that the RouterConfig's defaults name there.
-    fn owned_secret(&self, id: &BackendId, text: &str, out: &mut Outcome) -> Option<Key> {
-        let object = Object::new(Kind::Service, id.service.clone());
-        match Self::secret_key(&id.service.namespace, text) {
-            Some(key) => {
-                out.needs.insert(Need::Secret(key.clone()));
-                Some(key)
-            }
-            None => {
-                out.tell_object(object, Reason::CrossNamespace, format!("Secret {text} is of another namespace"));
-                None
-            }
-        }
-    }
-
-    fn tell_secret(&self, id: &BackendId, key: &Key, why: &SecretError, out: &mut Outcome) {
-        tell_secret(&Object::new(Kind::Service, id.service.clone()), key, why, "its endpoints are not asked", out);
-    }
-}
-
-/// Tells an object that a Secret cannot be used, and what follows.
-pub(super) fn tell_secret(object: &Object, key: &Key, why: &SecretError, follows: &str, out: &mut Outcome) {
-    let (reason, message) = match why {
-        SecretError::Unknown => return,
-        SecretError::Missing => (Reason::SecretNotFound, format!("Secret {key} is not there: {follows}")),
-        SecretError::Invalid(words) => {
-            (Reason::InvalidSecret, format!("Secret {key} cannot be used ({words}): {follows}"))
-        }
-    };
-    out.tell_object(object.clone(), reason, message);
 }
 
 /// Name of the cookie and what follows its value, where that differs from what the class says.

@@ -67,11 +67,6 @@ impl Model {
         })
     }
 
-    /// What is kept of a Secret's data is of no use to people; whether it is known is.
-    pub fn is_known(&self, secret: &Key) -> bool {
-        self.objects.secrets.contains_key(secret)
-    }
-
     /// The namespace whose turn a slot takes, where it can be told; others go at once.
     pub fn tenant(slot: &Slot) -> Option<&str> {
         order::namespace(slot)

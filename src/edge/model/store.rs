@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Model;
-use super::unit::{Need, Outcome, StoreId};
-use crate::edge::ids::Key;
+use super::unit::{Need, Outcome, Reason, StoreId};
+use crate::edge::ids::{Key, Object};
 use crate::edge::input::Secret;
 use crate::edge::names;
 use crate::edge::pem;
@@ -25,15 +25,38 @@ pub(super) enum SecretError {
     Invalid(Arc<str>),
 }
 
-impl Model {
-    /// What a Secret's reference in an object means: the same namespace, or none.
-    pub(super) fn secret_key(namespace: &Arc<str>, text: &str) -> Option<Key> {
-        match text.split_once('/') {
-            None => Some(Key::new(namespace.clone(), text)),
-            Some((other, name)) => (other == &**namespace).then(|| Key::new(namespace.clone(), name)),
+/// The Secret that an object names, and needs from now on. One of another namespace is none, and the object is told so,
+/// with what `follows`.
+pub(super) fn owned_secret(object: &Object, text: &str, follows: Option<&str>, out: &mut Outcome) -> Option<Key> {
+    let namespace = &object.key.namespace;
+    let name = match text.split_once('/') {
+        None => text,
+        Some((other, name)) if other == &**namespace => name,
+        Some(_) => {
+            let follows = follows.map(|follows| format!(": {follows}")).unwrap_or_default();
+            let message = format!("Secret {text} is of another namespace{follows}");
+            out.tell_object(object.clone(), Reason::CrossNamespace, message);
+            return None;
         }
-    }
+    };
+    let key = Key::new(namespace.clone(), name);
+    out.needs.insert(Need::Secret(key.clone()));
+    Some(key)
+}
 
+/// Tells an object that a Secret cannot be used, and what follows.
+pub(super) fn tell_secret(object: &Object, key: &Key, why: &SecretError, follows: &str, out: &mut Outcome) {
+    let (reason, message) = match why {
+        SecretError::Unknown => return,
+        SecretError::Missing => (Reason::SecretNotFound, format!("Secret {key} is not there: {follows}")),
+        SecretError::Invalid(words) => {
+            (Reason::InvalidSecret, format!("Secret {key} cannot be used ({words}): {follows}"))
+        }
+    };
+    out.tell_object(object.clone(), reason, message);
+}
+
+impl Model {
     fn secret(&self, key: &Key) -> Result<&Arc<Secret>, SecretError> {
         match self.objects.secrets.get(key) {
             None => Err(SecretError::Unknown),

@@ -66,7 +66,7 @@ fn fill(wanted: &mut Wanted) {
 
 async fn commit(files: &mut Files, wanted: &mut Wanted) -> Result<Written, DiskError> {
     files.note(wanted);
-    let mut commit = files.commit(&crate::drive::haproxy::ledger::tests::config(), wanted);
+    let mut commit = files.commit(&crate::edge::model::tests::support::config(), wanted);
     let result = (&mut commit.work).await;
     files.committed(commit, result)
 }

@@ -4,4 +4,4 @@ mod hosts;
 mod options;
 mod property;
 mod routes;
-pub(in crate::edge) mod support;
+pub(crate) mod support;
