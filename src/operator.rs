@@ -6,7 +6,6 @@
 pub mod dispatch;
 pub mod links;
 pub mod meters;
-mod permitted;
 pub mod process;
 pub mod requests;
 pub mod router_links;

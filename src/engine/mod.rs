@@ -5,6 +5,7 @@
 //! deterministic under a paused one: hash seeds are fixed, wake-ups are first come, first served.
 
 pub mod clock;
+pub mod guarded;
 pub mod jitter;
 pub mod mailbox;
 pub mod owner;

@@ -7,19 +7,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use futures::FutureExt;
-use http::Request;
 use hyper_util::client::legacy;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::Client;
 use kube::client::{Body, ClientBuilder, ConfigExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tower::limit::ConcurrencyLimitLayer;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tracing_subscriber::EnvFilter;
 
 use super::links::ArtemisLinks;
-use super::permitted::PermittedBody;
 use super::requests::CountRequests;
 use super::router_links::QpidLinks;
 use super::{Health, Options, Parts};
@@ -27,6 +26,7 @@ use crate::cli::{LogFormat, OperatorArgs, WatchMode};
 use crate::cluster::{watch, writer};
 use crate::drive::broker::actor;
 use crate::engine::clock::Clock;
+use crate::engine::guarded::Guarded;
 use crate::engine::permit::{Permit, permit};
 use crate::messaging::model::Timing;
 use crate::metrics::Metrics;
@@ -179,24 +179,79 @@ fn read_client(mut config: kube::Config, metrics: &Arc<Metrics>) -> anyhow::Resu
     Ok(ClientBuilder::try_from(config)?.with_layer(&CountRequests(Arc::clone(metrics))).build())
 }
 
+impl Connection for Guarded<TcpStream> {
+    fn connected(&self) -> Connected {
+        self.inner().connected()
+    }
+}
+
 /// For writes: so many at a time, and each only while it is permitted. The library's builder has no place for such a
-/// body, and puts together what is put together here.
+/// socket, and puts together what is put together here.
 fn write_client(
     config: kube::Config,
     metrics: &Arc<Metrics>,
     at_a_time: usize,
     permit: Permit,
 ) -> anyhow::Result<Client> {
-    let http: legacy::Client<_, PermittedBody> =
-        legacy::Builder::new(TokioExecutor::new()).build(config.rustls_https_connector()?);
+    let mut tcp = HttpConnector::new();
+    // TLS is put on top of it.
+    tcp.enforce_http(false);
+    let tcp = tcp.map_response(move |socket| TokioIo::new(Guarded::new(socket.into_inner(), permit.clone())));
+    let http: legacy::Client<_, Body> =
+        legacy::Builder::new(TokioExecutor::new()).build(config.rustls_https_connector_with_connector(tcp)?);
     let service = ServiceBuilder::new()
         .layer(ConcurrencyLimitLayer::new(at_a_time))
         .layer(CountRequests(Arc::clone(metrics)))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_request(move |request: Request<Body>| request.map(|body| PermittedBody::new(body, permit.clone())))
         .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// An API server with one connection that says yes to everything, and in the end what it was sent.
+    async fn agreeable(listener: TcpListener) -> String {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let (mut sent, mut chunk) = (String::new(), [0; 4096]);
+        loop {
+            let count = socket.read(&mut chunk).await.unwrap_or(0);
+            if count == 0 {
+                return sent;
+            }
+            sent.push_str(std::str::from_utf8(&chunk[..count]).unwrap());
+            if sent.ends_with("-body") {
+                socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn no_byte_of_a_write_leaves_without_the_permit() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let server = tokio::spawn(agreeable(listener));
+        let (granter, permit) = permit();
+        let client = write_client(config, &Arc::new(Metrics::default()), 1, permit).unwrap();
+        let write = |name: &str| {
+            client.request_text(http::Request::patch(format!("/{name}")).body(format!("{name}-body").into()).unwrap())
+        };
+        granter.grant(Instant::now() + Duration::from_secs(600));
+        assert_eq!(write("early").await.unwrap(), "{}");
+        // Over the connection that is open, and over one of its own.
+        granter.revoke();
+        for late in ["late", "later"] {
+            write(late).await.unwrap_err();
+        }
+        drop(client);
+        let sent = server.await.unwrap();
+        assert!(sent.contains("early-body") && !sent.contains("late"), "{sent}");
+    }
 }

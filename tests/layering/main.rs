@@ -95,6 +95,7 @@ const LAYERS: &[Layer] = &[
             "maps",
             "engine::mailbox",
             "engine::permit",
+            "engine::guarded",
             "engine::jitter",
             "engine::clock",
         ],

@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::guard::Guarded;
 use super::sasl;
 use super::secret::Secret;
 use super::tls::{Tls, TlsError};
+use crate::engine::guarded::Guarded;
 use crate::engine::permit::Permit;
 
 /// The largest frame we take. A list of 10,000 queues is 7 MB: fewer, larger frames cost less.

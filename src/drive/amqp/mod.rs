@@ -4,7 +4,6 @@
 //! deadlines. Knows nothing of what is asked. Only the drives call it.
 
 pub mod connection;
-mod guard;
 pub mod management;
 mod sasl;
 pub mod secret;

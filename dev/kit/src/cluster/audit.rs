@@ -33,6 +33,8 @@ pub struct AuditEntry {
     pub code: u16,
     /// The path and query that were asked for.
     pub uri: String,
+    /// When the API server had the request's head, and when it wrote this entry: RFC 3339, UTC.
+    pub times: [String; 2],
 }
 
 impl AuditEntry {
@@ -121,6 +123,10 @@ struct Line {
     user: User,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
+    #[serde(default)]
+    request_received_timestamp: String,
+    #[serde(default)]
+    stage_timestamp: String,
 }
 
 #[derive(Deserialize)]
@@ -165,5 +171,6 @@ fn entry(line: &str) -> Result<Option<AuditEntry>> {
         name: object.name,
         code,
         uri: line.uri,
+        times: [line.request_received_timestamp, line.stage_timestamp],
     }))
 }

@@ -1,7 +1,8 @@
 //! A stream that writes nothing once the permit has gone.
 //!
-//! The drives look at the permit before each command, but between that look and the socket a command passes through
-//! tasks and buffers, and a process can be put to sleep anywhere in between. This is the last place before the kernel.
+//! Whoever sends looks at the permit first, but between that look and the socket a request passes through tasks, pools,
+//! buffers and encryption, and a process can be put to sleep anywhere in between. This is the last place before the
+//! kernel: it stands right around the socket, below TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -10,18 +11,24 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::engine::permit::Permit;
+use super::permit::Permit;
 
 /// Reads as its stream does, and writes while the permit lasts.
 #[derive(Debug)]
-pub(super) struct Guarded<S> {
+pub struct Guarded<S> {
     stream: S,
     permit: Permit,
 }
 
 impl<S> Guarded<S> {
-    pub(super) fn new(stream: S, permit: Permit) -> Self {
+    /// What is written to `stream` needs this permit.
+    pub fn new(stream: S, permit: Permit) -> Self {
         Self { stream, permit }
+    }
+
+    /// What is underneath.
+    pub fn inner(&self) -> &S {
+        &self.stream
     }
 
     fn allowed(&self) -> io::Result<()> {
