@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fe2o3_amqp::connection::ConnectionHandle;
-use fe2o3_amqp::link::delivery::Delivery;
+use fe2o3_amqp::link::SendError;
+use fe2o3_amqp::link::delivery::{Delivery, DeliveryFut};
 use fe2o3_amqp::link::receiver::CreditMode;
 use fe2o3_amqp::sasl_profile::SaslProfile;
 use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::types::messaging::{
-    ApplicationProperties, Body, Data, Header, Message, Modified, Outcome, Properties, Source, Target,
+    ApplicationProperties, Body, Data, Header, Message, Modified, Outcome, Properties, SerializableBody, Source, Target,
 };
 use fe2o3_amqp::types::primitives::{Array, SimpleValue, Symbol, Value};
-use fe2o3_amqp::{Connection, Receiver, Sender, Session};
+use fe2o3_amqp::{Connection, Receiver, Sendable, Sender, Session};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -175,7 +176,8 @@ impl Client {
             .attach(&mut self.session);
         let mut sender = patiently(&what, attach).await?;
         for message in messages {
-            let outcome = patiently(&what, sender.send(message.message()?)).await?;
+            let sendable = Sendable::from(message.message()?);
+            let outcome = patiently(&what, async { hand_over(&mut sender, &sendable).await?.await }).await?;
             match outcome {
                 Outcome::Accepted(_) => {}
                 Outcome::Rejected(rejected) => match rejected.error {
@@ -335,6 +337,34 @@ fn text(value: &Value) -> String {
 fn unique(what: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("kit-{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Between two looks at the credit.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Waits for credit and sends; what comes of it is still to be awaited. fe2o3-amqp 0.18 looks at the credit first and
+/// listens for more of it then: what is granted in between wakes nobody, and so the look is taken again.
+pub(crate) async fn hand_over<T: SerializableBody>(
+    sender: &mut Sender,
+    sendable: &Sendable<T>,
+) -> std::result::Result<DeliveryFut<std::result::Result<Outcome, SendError>>, SendError> {
+    loop {
+        if let Ok(sent) = timeout(LOOK_AGAIN, sender.send_batchable_ref(sendable)).await {
+            return sent;
+        }
+    }
+}
+
+/// Sends a message that is settled already.
+pub(crate) async fn send_settled<T: SerializableBody>(
+    sender: &mut Sender,
+    sendable: &Sendable<T>,
+    within: Duration,
+) -> Result<()> {
+    let sent = timeout(within, hand_over(sender, sendable)).await;
+    sent.with_context(|| format!("no credit to send within {within:?}"))?
+        .map(drop)
+        .map_err(|error| anyhow!("sending: {error}"))
 }
 
 async fn patiently<T, E: std::fmt::Display>(

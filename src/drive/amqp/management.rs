@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fe2o3_amqp::link::SendError;
 use fe2o3_amqp::link::receiver::CreditMode;
 use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::types::definitions::SenderSettleMode;
@@ -22,10 +23,13 @@ use serde_amqp::Value;
 use serde_amqp::primitives::OrderedMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Answers that the peer may send ahead of us.
 const REPLY_CREDIT: u32 = 2_000;
+/// Between two looks at the credit. Giving up a send that has its credit already and waits for the session costs one
+/// credit of the link, and so this is longer than a session that is not stuck takes.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -155,7 +159,7 @@ impl Management {
         let waiting = self.register(request);
         async move {
             let (mut answer, slot) = waiting?;
-            match tokio::time::timeout_at(until, &mut answer).await {
+            match timeout_at(until, &mut answer).await {
                 Ok(Ok(reply)) => Ok(reply),
                 Ok(Err(_)) => Err(slot.lost()),
                 Err(_) => Err(RequestError::TimedOut(deadline)),
@@ -229,9 +233,20 @@ async fn send_requests(
     while let Some((id, request)) = requests.recv().await {
         // Settled by ourselves: the answer is the acknowledgement.
         let sendable = Sendable::builder().message(message(id, request, &reply_to)).settled(true).build();
-        if let Err(error) = sender.send_batchable(sendable).await {
+        if let Err(error) = send(&mut sender, &sendable).await {
             shared.lose(error.to_string());
             return;
+        }
+    }
+}
+
+/// Sends what is settled already. fe2o3-amqp 0.18 looks at the credit first and listens for more of it then: what is
+/// granted in between wakes nobody, and so the look is taken again.
+async fn send(sender: &mut Sender, sendable: &Sendable<Body<Value>>) -> Result<(), SendError> {
+    loop {
+        match timeout(LOOK_AGAIN, sender.send_batchable_ref(sendable)).await {
+            Ok(sent) => return sent.map(drop),
+            Err(_) => continue,
         }
     }
 }

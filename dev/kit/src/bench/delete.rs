@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use tokio::time::Instant;
+use anyhow::{Context, Result};
+use tokio::time::{Instant, timeout};
 
 use super::client::{in_parallel, in_two_steps};
 use super::data::Planned;
@@ -76,6 +76,8 @@ async fn by_hand(stage: &Stage, addresses: &[Planned]) -> Result<Duration> {
             async move { if policy { api.release(&address).await } else { Ok(()) } }
         },
     );
+    let planes = async { timeout(LONG, planes).await.context("the data planes do not answer")? };
+    let objects = async { timeout(LONG, objects).await.context("the API server does not answer")? };
     tokio::try_join!(planes, objects)?;
     Ok(began.elapsed())
 }

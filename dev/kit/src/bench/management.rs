@@ -17,6 +17,7 @@ use serde_amqp::Value;
 use tokio::time::timeout;
 
 use super::data::Planned;
+use crate::amqp_client::send_settled;
 
 /// Requests in flight, as many as the operator has jobs.
 const WINDOW: usize = 100;
@@ -90,7 +91,8 @@ impl Management {
                 open -= 1;
             }
             let message = message(operation, parameters, &self.reply_to);
-            self.sender.send_batchable(Sendable::builder().message(message).settled(true).build()).await?;
+            let sendable = Sendable::builder().message(message).settled(true).build();
+            send_settled(&mut self.sender, &sendable, PATIENCE).await?;
             open += 1;
         }
         for _ in 0..open {

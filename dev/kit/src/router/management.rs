@@ -217,8 +217,7 @@ impl Management {
             .body(Body::Value(AmqpValue(request.body.clone())))
             .build();
         let sendable = Sendable::builder().message(message).settled(true).build();
-        self.sender.send_batchable(sendable).await.map_err(|error| anyhow!("sending: {error}"))?;
-        Ok(())
+        crate::amqp_client::send_settled(&mut self.sender, &sendable, PATIENCE).await
     }
 
     async fn receive(&mut self) -> Result<(Option<MessageId>, Answer)> {

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Outgoing, State, lock};
+use crate::amqp_client::hand_over;
 use crate::artemis_core::Removal;
 
 const MANAGEMENT: &str = "activemq.management";
@@ -129,7 +130,7 @@ async fn hand_out(mut sender: Sender, state: Arc<State>) {
     let _forget = Forget { address, state };
     while let Some(message) = given.recv().await {
         let sendable = Sendable::builder().message(message).settled(true).build();
-        if sender.send_batchable(sendable).await.is_err() {
+        if hand_over(&mut sender, &sendable).await.is_err() {
             return;
         }
     }
