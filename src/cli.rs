@@ -1,5 +1,6 @@
 //! Flags, environment names and defaults of every subcommand.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::api;
 
-/// A Kubernetes operator for AMQP 1.0 addresses on message brokers.
+/// A Kubernetes operator for AMQP 1.0 addresses on message brokers, and for HAProxy without reloads.
 #[derive(Debug, Parser)]
 #[command(name = "waystation", version, about)]
 pub struct Cli {
@@ -22,6 +23,13 @@ pub struct Cli {
 pub enum Command {
     /// Run the operator: make brokers hold what Addresses say, and tell how that stands in their status.
     Operator(OperatorArgs),
+    /// Run the agent beside a HAProxy: make it serve what Ingresses say.
+    Edge(EdgeArgs),
+    /// Keep a HAProxy running from the files that the agent writes, whatever becomes of either.
+    Supervise(SuperviseArgs),
+    /// What `supervise` starts: becomes a program that ends with it.
+    #[command(hide = true)]
+    SuperviseChild(SuperviseChildArgs),
     /// Print the CustomResourceDefinitions, or write them to files, or check those files.
     Crds(CrdsArgs),
 }
@@ -76,6 +84,91 @@ pub struct OperatorArgs {
     pub log_format: LogFormat,
 }
 
+/// Flags of `waystation edge`. The cluster is that of the kubeconfig (`KUBECONFIG`, `~/.kube/config`), or the one that the
+/// process runs in.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EDGE_EXAMPLES)]
+pub struct EdgeArgs {
+    /// The RouterConfig that is served; it has spec.edge.
+    #[arg(long, env = "WAYSTATION_ROUTER_CONFIG", value_name = "NAMESPACE/NAME", value_parser = namespaced)]
+    pub router_config: String,
+    /// Where HAProxy's files are, and its sockets, shared with whoever runs it: an absolute path that is the same there.
+    /// Keys are in it; it belongs in memory.
+    #[arg(long, env = "WAYSTATION_FOLDER", value_name = "FOLDER", default_value = "/run/waystation")]
+    pub folder: PathBuf,
+    /// Start a HAProxy (3.4 or newer), for a single machine: a supervisor of its own keeps it, also when this process
+    /// ends. Its number is in FOLDER/supervise.lock, its log in FOLDER/supervise.log. Default: somebody else runs
+    /// HAProxy from the folder.
+    #[arg(long, env = "WAYSTATION_HAPROXY", value_name = "PATH")]
+    pub haproxy: Option<PathBuf>,
+    /// HAProxy's runtime socket. Default: FOLDER/haproxy.sock.
+    #[arg(long, env = "WAYSTATION_RUNTIME_SOCKET", value_name = "PATH")]
+    pub runtime_socket: Option<PathBuf>,
+    /// The socket of HAProxy's master (-S). Default: FOLDER/master.sock.
+    #[arg(long, env = "WAYSTATION_MASTER_SOCKET", value_name = "PATH")]
+    pub master_socket: Option<PathBuf>,
+    /// What this agent is called in the RouterConfig's status: unique among its agents. Default: the host name.
+    #[arg(long, env = "WAYSTATION_EDGE_NAME", value_name = "NAME")]
+    pub name: Option<String>,
+    /// Namespace of Leases. Default: that of the service account, else waystation-system.
+    #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// After how long a silent writer of statuses is replaced; at least 3s.
+    #[arg(long, env = "WAYSTATION_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = lease)]
+    pub lease_duration: Duration,
+    /// Where /livez, /readyz and /metrics are served.
+    #[arg(long, env = "WAYSTATION_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
+    pub listen: SocketAddr,
+    /// How objects are first read: page by page, or as a stream (needs WatchList in the API server).
+    #[arg(long, env = "WAYSTATION_WATCH_MODE", value_enum, value_name = "MODE", default_value_t = WatchMode::List)]
+    pub watch_mode: WatchMode,
+    /// Objects in a page of a list.
+    #[arg(long, env = "WAYSTATION_PAGE_SIZE", value_name = "COUNT", default_value_t = 500,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub page_size: u32,
+    /// How often what HAProxy holds is read and compared again; at least 1s.
+    #[arg(long, env = "WAYSTATION_RESYNC_INTERVAL", value_name = "DURATION", default_value = "10m", value_parser = resync)]
+    pub resync_interval: Duration,
+    /// How log lines look. What is logged is said by RUST_LOG, such as waystation=debug.
+    #[arg(long, env = "WAYSTATION_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+const EDGE_EXAMPLES: &str = "\
+Examples:
+  Beside a container that runs `waystation supervise` from the same folder:
+    waystation edge --router-config edge/main --folder /run/waystation
+  On a single machine, with a HAProxy of its own that goes on without it:
+    KUBECONFIG=admin.conf waystation edge --router-config edge/main --folder /run/waystation --haproxy /usr/sbin/haproxy";
+
+/// Flags of `waystation supervise`.
+#[derive(Clone, Debug, Args)]
+pub struct SuperviseArgs {
+    /// Where HAProxy's files are: an absolute path. They are waited for.
+    #[arg(long, env = "WAYSTATION_FOLDER", value_name = "FOLDER", default_value = "/run/waystation")]
+    pub folder: PathBuf,
+    /// HAProxy, 3.4 or newer.
+    #[arg(long, env = "WAYSTATION_HAPROXY", value_name = "PATH", default_value = "haproxy")]
+    pub haproxy: PathBuf,
+    /// On SIGTERM HAProxy takes no new connections; for how long the others may go on.
+    #[arg(long, env = "WAYSTATION_GRACE", value_name = "DURATION", default_value = "30s", value_parser = api::parse_duration)]
+    pub grace: Duration,
+    /// How log lines look.
+    #[arg(long, env = "WAYSTATION_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Flags of `waystation supervise-child`.
+#[derive(Clone, Debug, Args)]
+pub struct SuperviseChildArgs {
+    /// The supervisor's process.
+    #[arg(long)]
+    pub parent: u32,
+    /// A program and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
 const OPERATOR_EXAMPLES: &str = "\
 Examples:
   In a cluster, two replicas of which one leads:
@@ -119,6 +212,15 @@ fn resync(text: &str) -> Result<Duration, String> {
     at_least(text, Duration::from_secs(1))
 }
 
+fn namespaced(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(text.to_owned())
+        }
+        _ => Err("write NAMESPACE/NAME".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -131,6 +233,16 @@ mod tests {
         let Command::Operator(args) = Cli::parse_from(["waystation", "operator"]).command else { panic!() };
         assert_eq!(args.controller_name, "waystation");
         assert_eq!(args.lease_duration, Duration::from_secs(15));
+    }
+
+    #[test]
+    fn an_edge_needs_a_router_config_with_its_namespace() {
+        let parse = |value: &str| Cli::try_parse_from(["waystation", "edge", "--router-config", value]);
+        assert!(parse("edge/main").is_ok());
+        for wrong in ["main", "/main", "edge/", "a/b/c"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(Cli::try_parse_from(["waystation", "edge"]).is_err());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Counters, gauges and histograms. Takes plain numbers and labels from bounded sets: no series grows with the number
 //! of objects.
 
+pub mod edge;
+
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;

@@ -7,10 +7,8 @@ pub mod dispatch;
 pub mod links;
 pub mod meters;
 pub mod process;
-pub mod requests;
 pub mod router_links;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +16,7 @@ use futures::future::{BoxFuture, FutureExt};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::cluster::children::Children;
 use crate::cluster::endpoints::EndpointSlices;
@@ -33,11 +31,14 @@ use crate::cluster::{discovery, watch, writer};
 use crate::drive::broker::actor;
 use crate::engine::clock::{Clock, Stopwatch};
 use crate::engine::jitter::Jitter;
+pub use crate::engine::loops::LoopError as OperatorError;
+use crate::engine::loops::{Ended, Loop, Loops, endless};
 use crate::engine::mailbox::Mailbox;
 use crate::engine::owner;
 use crate::engine::permit::{Granter, Permit};
 use crate::engine::pulse::Pulses;
 use crate::engine::stop::Stop;
+use crate::messaging::input::Input;
 use crate::messaging::model::{Model, Timing};
 use crate::metrics::Metrics;
 use dispatch::{Dispatch, Owned};
@@ -131,33 +132,6 @@ pub struct Parts {
 /// Somebody who looks at the model.
 pub type Inspect = Arc<dyn Fn(&Model) + Send + Sync>;
 
-/// Why an operator ended that was not asked to.
-#[derive(Debug, thiserror::Error)]
-pub enum OperatorError {
-    /// A loop that never ends has ended.
-    #[error("the loop of the {0} has ended")]
-    Ended(&'static str),
-    /// A loop panicked; the panic itself is in the log.
-    #[error("a loop failed: {0}")]
-    Failed(#[source] tokio::task::JoinError),
-}
-
-/// How one loop ended.
-pub(crate) enum Ended {
-    /// It was to end some day.
-    Expected,
-    /// It was not.
-    Unexpected(&'static str),
-}
-
-/// A loop to be run beside the others.
-pub(crate) type Loop = BoxFuture<'static, Ended>;
-
-/// A loop that must not end.
-fn endless(name: &'static str, running: impl Future<Output = ()> + Send + 'static) -> Loop {
-    running.map(move |()| Ended::Unexpected(name)).boxed()
-}
-
 /// Runs an operator until `shutdown`, or until one of its loops fails.
 ///
 /// # Errors
@@ -170,7 +144,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     let (granter, permit) = permit;
     let (inputs, inbox) = mpsc::channel(INPUTS);
     let (starter, mut to_start) = mpsc::unbounded_channel::<Loop>();
-    let (event_queue, event_writer) = events::queue(meters.clone());
+    let (event_queue, event_writer) = events::queue("waystation.dev/operator", meters.clone());
     let (secret_references, service_references) = (References::default(), References::default());
     let store = SecretStore::default();
     let (child_wishes, child_commands) = mpsc::unbounded_channel();
@@ -219,6 +193,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
             duration: options.lease_duration,
             granter,
             inputs: inputs.clone(),
+            as_input: Input::Leading,
             clock: Arc::clone(&clock),
             readiness: health.readiness.clone(),
             jitter: jitter.fork(),
@@ -304,7 +279,7 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     };
     loops.spawn(endless("watches", sources.run()));
 
-    let mut supervise = Supervisor { loops, shutdown };
+    let mut supervise = Loops::new(loops, shutdown);
     supervise.until_shutdown(&mut to_start).await?;
 
     // Nothing new is begun; what was sent is answered; only then may another begin.
@@ -322,57 +297,12 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     supervise.meanwhile(Instant::now() + PARTING, released.requested()).await
 }
 
-/// All loops, and the wish to end.
-struct Supervisor {
-    loops: JoinSet<Ended>,
-    shutdown: BoxFuture<'static, ()>,
-}
-
-impl Supervisor {
-    async fn until_shutdown(&mut self, to_start: &mut mpsc::UnboundedReceiver<Loop>) -> Result<(), OperatorError> {
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut self.shutdown => return Ok(()),
-                Some(new) = to_start.recv() => {
-                    self.loops.spawn(new);
-                }
-                Some(ended) = self.loops.join_next() => judge(ended)?,
-            }
-        }
-    }
-
-    async fn meanwhile(&mut self, deadline: Instant, done: impl Future<Output = ()>) -> Result<(), OperatorError> {
-        let done = timeout_at(deadline, done);
-        tokio::pin!(done);
-        loop {
-            tokio::select! {
-                biased;
-                in_time = &mut done => {
-                    if in_time.is_err() {
-                        tracing::warn!("not everything in flight was answered in time");
-                    }
-                    return Ok(());
-                }
-                Some(ended) = self.loops.join_next() => judge(ended)?,
-            }
-        }
-    }
-}
-
-fn judge(ended: Result<Ended, tokio::task::JoinError>) -> Result<(), OperatorError> {
-    match ended.map_err(OperatorError::Failed)? {
-        Ended::Expected => Ok(()),
-        Ended::Unexpected(name) => Err(OperatorError::Ended(name)),
-    }
-}
-
 /// The watches of all kinds, begun when the API server has them.
 struct Watching {
     client: Client,
     options: Options,
     jitter: Jitter,
-    inputs: mpsc::Sender<crate::messaging::input::Input>,
+    inputs: mpsc::Sender<Input>,
     secrets: References,
     services: References,
     readiness: Readiness,
@@ -382,7 +312,7 @@ struct Watching {
 
 impl Watching {
     async fn run(self) {
-        discovery::crds(&self.client, &self.readiness).await;
+        discovery::crds(&self.client, discovery::KINDS, &self.readiness).await;
         let cluster_uid = discovery::cluster_uid(&self.client).await;
         let sources = Sources {
             client: self.client,

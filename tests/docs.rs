@@ -47,6 +47,7 @@ fn api_md_names_everything() {
     wanted.extend(api::AddressReason::ALL.iter().map(ToString::to_string));
     wanted.extend(api::AddressSpaceReason::ALL.iter().map(ToString::to_string));
     wanted.extend(api::RouterConfigReason::ALL.iter().map(ToString::to_string));
+    wanted.extend(api::EdgeReason::ALL.iter().map(ToString::to_string));
     for name in [
         api::ADDRESS_FINALIZER,
         api::ADDRESS_SPACE_FINALIZER,
@@ -102,6 +103,32 @@ fn the_example_with_routers_decodes_and_names_what_it_has() {
         let address: api::Address = serde_json::from_value(address).unwrap();
         assert_eq!(Some(&address.spec.address_space), space.metadata.name.as_ref());
     }
+}
+
+#[test]
+fn the_example_of_an_edge_is_served_by_it() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/edge.yaml");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let of = |kind: &str| objects.iter().find(|o| o["kind"] == kind).cloned().unwrap();
+    let config: api::RouterConfig = serde_json::from_value(of("RouterConfig")).unwrap();
+    let edge = waystation::cluster::edge::convert::router_config(&config).unwrap();
+    let (class, ingress) = (of("IngressClass"), of("Ingress"));
+    assert_eq!(class["metadata"]["name"], *edge.class_name);
+    assert_eq!(class["spec"]["controller"], waystation::edge::model::CONTROLLER);
+    assert_eq!(ingress["spec"]["ingressClassName"], *edge.class_name);
+    let options = waystation::edge::options::Options::read_plain(&edge.options);
+    assert!(options.bad.is_empty() && options.unknown.is_empty() && !options.is_empty());
+    let service = &ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]["name"];
+    assert_eq!(*service, of("Service")["metadata"]["name"]);
+}
+
+#[test]
+fn metrics_of_the_edge_are_told() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/edge.md")).unwrap();
+    let metrics = waystation::metrics::edge::EdgeMetrics::new().text();
+    let names = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE waystation_edge_")?.split(' ').next());
+    let missing: Vec<&str> = names.filter(|name| !is_told(&text, name)).collect();
+    assert!(missing.is_empty(), "docs/edge.md does not tell of {missing:?}");
 }
 
 #[test]

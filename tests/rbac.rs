@@ -14,6 +14,7 @@ use waystation_kit::process::eventually;
 use waystation_kit::tools::repository;
 
 const OPERATOR: &str = "system:serviceaccount:waystation-system:waystation";
+const EDGE: &str = "system:serviceaccount:waystation-system:waystation-edge";
 
 /// Whether the user may; the resource is `group/resource[/subresource]`.
 async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
@@ -78,6 +79,29 @@ async fn roles_allow_what_is_used_and_nothing_more() {
         (elsewhere, "rbac.authorization.k8s.io/roles", ""),
     ] {
         check(&client, &mut wrong, OPERATOR, namespace, resource, allowed).await;
+    }
+
+    let reading = "get list watch";
+    for (namespace, resource, allowed) in [
+        (elsewhere, "waystation.dev/routerconfigs", reading),
+        (elsewhere, "waystation.dev/routerconfigs/status", "patch"),
+        (elsewhere, "waystation.dev/addresses", ""),
+        (elsewhere, "waystation.dev/addressspaces", ""),
+        (elsewhere, "networking.k8s.io/ingresses", reading),
+        (elsewhere, "networking.k8s.io/ingresses/status", "patch"),
+        (elsewhere, "networking.k8s.io/ingressclasses", reading),
+        (elsewhere, "/services", reading),
+        (elsewhere, "/services/status", ""),
+        (elsewhere, "discovery.k8s.io/endpointslices", reading),
+        (elsewhere, "/namespaces", reading),
+        (elsewhere, "/secrets", reading),
+        (elsewhere, "events.k8s.io/events", "create"),
+        (elsewhere, "coordination.k8s.io/leases", ""),
+        (here, "coordination.k8s.io/leases", "get list watch create update patch delete"),
+        (elsewhere, "/configmaps", ""),
+        (here, "/pods", ""),
+    ] {
+        check(&client, &mut wrong, EDGE, namespace, resource, allowed).await;
     }
 
     // The built-in roles are put together by a controller.

@@ -20,7 +20,7 @@ pub use address::{Address, AddressSpec, AddressStatus};
 pub use address_space::{AddressSpace, AddressSpaceSpec, AddressSpaceStatus};
 pub use conditions::{ConditionValue, set_condition};
 pub use duration::{DurationText, format_duration, parse_duration};
-pub use reasons::{AddressReason, AddressSpaceReason, RouterConfigReason};
+pub use reasons::{AddressReason, AddressSpaceReason, EdgeReason, RouterConfigReason};
 pub use router_config::{RouterConfig, RouterConfigSpec, RouterConfigStatus};
 
 /// API group of all kinds.

@@ -144,6 +144,24 @@ reasons! {
     }
 }
 
+reasons! {
+    /// Reasons of a RouterConfig with an edge.
+    EdgeReason {
+        /// Accepted: nothing is wrong with the spec.
+        Accepted,
+        /// Not accepted: one of `edge.options` cannot be read, or is none; the others are in force.
+        InvalidOption,
+        /// Ready: every HAProxy serves.
+        Serving,
+        /// Not ready: a HAProxy is being connected.
+        Connecting,
+        /// Not ready: a HAProxy is connected and being brought to what it must hold.
+        Filling,
+        /// Not ready: a HAProxy does not answer the agent beside it.
+        EdgeUnreachable,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 #![allow(clippy::duplicated_attributes)]
 
 mod brokers;
+mod edge;
 mod login;
 mod routers;
 mod status;
@@ -17,6 +18,10 @@ use super::DEFAULT_CONTROLLER;
 use super::plans::{AddressPlan, SpacePlan};
 use super::settings::{FullPolicy, MessageTtl, Redelivery};
 pub use brokers::{BrokerHost, Brokers, ExternalBrokers};
+pub use edge::{
+    BackendService, DefaultBackend, DefaultCertificate, Edge, EdgeListeners, HostOwnership, ListenAddress, OptionText,
+    Publish, PublishedAddress, Tuning,
+};
 pub use login::{Credentials, Tls};
 pub use routers::{
     AmqpListener, AmqpsListener, ExternalRouters, Listeners, Readiness, RouterHost, RouterService, Routers,
@@ -34,8 +39,8 @@ pub use status::{RouterConfigStatus, TargetState, TargetStatus};
     status = "RouterConfigStatus",
     shortname = "rcfg",
     category = "waystation",
-    doc = "A RouterConfig describes a data plane: the message brokers and routers that hold addresses, how to log in to \
-           them, and which namespaces may use them.",
+    doc = "A RouterConfig describes a data plane, and which namespaces may use it: the message brokers and routers that hold \
+           addresses and how to log in to them, or HAProxies that serve Ingresses.",
     derive = "PartialEq",
     printcolumn(
         name = "Kind",
@@ -56,6 +61,12 @@ pub use status::{RouterConfigStatus, TargetState, TargetStatus};
         json_path = ".status.brokersSummary",
         description = "How many brokers serve, of how many there are"
     ),
+    printcolumn(
+        name = "Edges",
+        type_ = "string",
+        json_path = ".status.edgesSummary",
+        description = "How many HAProxies serve, of how many there are"
+    ),
     printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -66,8 +77,12 @@ pub use status::{RouterConfigStatus, TargetState, TargetStatus};
         "spec.controllerName is immutable: delete this RouterConfig and create another"
     ),
     validation = (
-        "has(self.messaging)",
-        "a RouterConfig needs spec.messaging: describe the brokers and routers there"
+        "has(self.messaging) != has(self.edge)",
+        "a RouterConfig is one data plane: give either spec.messaging, with brokers and routers, or spec.edge, for HAProxy"
+    ),
+    validation = (
+        "has(self.messaging) == has(oldSelf.messaging)",
+        "what a RouterConfig is for is immutable: delete this RouterConfig and create another"
     )
 )]
 pub struct RouterConfigSpec {
@@ -76,13 +91,18 @@ pub struct RouterConfigSpec {
     #[serde(default = "default_controller")]
     #[schemars(length(min = 1, max = 63))]
     pub controller_name: String,
-    /// Which namespaces' AddressSpaces may use this data plane. Default: only the one of the RouterConfig. A space
-    /// that was accepted keeps working when this turns against it, and says so.
-    #[serde(default)]
-    pub allowed_namespaces: AllowedNamespaces,
+    /// Which namespaces' AddressSpaces or Ingresses may use this data plane. Default: for messaging only the one of the
+    /// RouterConfig, for edge every one. A space that was accepted keeps working when this turns against it, and
+    /// says so; an Ingress is served no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<AllowedNamespaces>,
     /// A data plane for messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messaging: Option<Messaging>,
+    /// A data plane for HTTP and TLS. Its Ingresses are served by each `waystation edge` that was started for this
+    /// RouterConfig, with a HAProxy beside it; controllerName means nothing here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<Edge>,
 }
 
 fn default_controller() -> String {

@@ -117,7 +117,7 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
                 return Err(ConvertError::Unknown { field: "spec.messaging.tenancy" });
             }
         },
-        allowed: allowed(&spec.allowed_namespaces),
+        allowed: spec.allowed_namespaces.as_ref().map_or(Allowed::Same, allowed),
         brokers: spec
             .broker_hosts()
             .iter()
@@ -206,7 +206,7 @@ fn nobody() -> Allowed {
     Allowed::Selector(vec![Requirement { key: "".into(), test: LabelTest::In(Vec::new()) }])
 }
 
-fn requirements(selector: &LabelSelector) -> Vec<Requirement> {
+pub(super) fn requirements(selector: &LabelSelector) -> Vec<Requirement> {
     let labels = selector
         .match_labels
         .iter()

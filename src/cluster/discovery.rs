@@ -13,24 +13,30 @@ use crate::api;
 const ASK_EVERY: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Plural and full name of every kind.
-const KINDS: [(&str, &str); 3] = [
+/// Plural and full name of a kind.
+pub type Kind = (&'static str, &'static str);
+
+/// What the operator needs.
+pub const KINDS: &[Kind] = &[
     ("routerconfigs", "routerconfigs.waystation.dev"),
     ("addressspaces", "addressspaces.waystation.dev"),
     ("addresses", "addresses.waystation.dev"),
 ];
 
-/// Waits until the API server serves all our kinds, and tells `readiness` which are missing.
-pub async fn crds(client: &Client, readiness: &Readiness) {
+/// What the edge needs.
+pub const EDGE_KINDS: &[Kind] = &[("routerconfigs", "routerconfigs.waystation.dev")];
+
+/// Waits until the API server serves these kinds, and tells `readiness` which are missing.
+pub async fn crds(client: &Client, kinds: &[Kind], readiness: &Readiness) {
     let version = format!("{}/{}", api::GROUP, api::VERSION);
     let mut told: Option<Vec<&str>> = None;
     loop {
         let missing = match timeout(DEADLINE, client.list_api_group_resources(&version)).await {
             Ok(Ok(served)) => {
                 let missing = |plural: &str| served.resources.iter().all(|resource| resource.name != plural);
-                Some(KINDS.iter().filter(|(plural, _)| missing(plural)).map(|(_, name)| *name).collect::<Vec<_>>())
+                Some(kinds.iter().filter(|(plural, _)| missing(plural)).map(|(_, name)| *name).collect::<Vec<_>>())
             }
-            Ok(Err(Error::Api(status))) if status.code == 404 => Some(KINDS.iter().map(|(_, name)| *name).collect()),
+            Ok(Err(Error::Api(status))) if status.code == 404 => Some(kinds.iter().map(|(_, name)| *name).collect()),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "asking the API server for our kinds failed; it is asked again");
                 None

@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use super::meter::Meter;
 use crate::api;
+use crate::edge;
+use crate::edge::ids::{Key, Object};
 use crate::engine::clock::Clock;
 use crate::engine::permit::Permit;
 use crate::messaging::output::Event;
@@ -24,29 +26,80 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// What the API takes as a note.
 const LONGEST_NOTE: usize = 1024;
 
+/// An event for people, on an object of any kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Group and version of the kind.
+    pub api_version: String,
+    /// What kind of object.
+    pub kind: &'static str,
+    /// Which object; without a namespace it is the cluster's.
+    pub key: Key,
+    /// Its uid.
+    pub uid: Arc<str>,
+    /// `Warning` instead of `Normal`.
+    pub warning: bool,
+    /// CamelCase.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+fn our_version() -> String {
+    format!("{}/{}", api::GROUP, api::VERSION)
+}
+
+impl Told {
+    /// A warning on an object that the edge watches.
+    pub fn of_edge(object: &Object, uid: Arc<str>, reason: &'static str, message: String) -> Self {
+        use edge::ids::Kind;
+        let api_version = match object.kind {
+            Kind::RouterConfig => our_version(),
+            Kind::Ingress | Kind::IngressClass => "networking.k8s.io/v1".to_owned(),
+            Kind::EndpointSlice => "discovery.k8s.io/v1".to_owned(),
+            Kind::Service | Kind::Secret | Kind::Namespace => "v1".to_owned(),
+        };
+        Self { api_version, kind: object.kind.as_str(), key: object.key.clone(), uid, warning: true, reason, message }
+    }
+}
+
+impl From<Event> for Told {
+    fn from(event: Event) -> Self {
+        let Event { kind, key, uid, warning, reason, message } = event;
+        Self { api_version: our_version(), kind: kind.as_str(), key, uid, warning, reason, message }
+    }
+}
+
+impl From<edge::model::Event> for Told {
+    fn from(event: edge::model::Event) -> Self {
+        Self::of_edge(&event.object, event.uid, event.reason.as_str(), event.message.to_string())
+    }
+}
+
 /// Where events are put. Cheap to clone.
 #[derive(Clone)]
 pub struct EventQueue {
-    queue: mpsc::Sender<Event>,
+    queue: mpsc::Sender<Told>,
     meter: Arc<dyn Meter>,
 }
 
 /// The other end of an [`EventQueue`].
 pub struct EventWriter {
-    queue: mpsc::Receiver<Event>,
+    queue: mpsc::Receiver<Told>,
     meter: Arc<dyn Meter>,
+    controller: &'static str,
 }
 
-/// A queue and its other end.
-pub fn queue(meter: Arc<dyn Meter>) -> (EventQueue, EventWriter) {
+/// A queue and its other end; `controller` is who tells.
+pub fn queue(controller: &'static str, meter: Arc<dyn Meter>) -> (EventQueue, EventWriter) {
     let (sender, receiver) = mpsc::channel(ROOM);
-    (EventQueue { queue: sender, meter: Arc::clone(&meter) }, EventWriter { queue: receiver, meter })
+    (EventQueue { queue: sender, meter: Arc::clone(&meter) }, EventWriter { queue: receiver, meter, controller })
 }
 
 impl EventQueue {
     /// Puts an event; never waits.
-    pub fn tell(&self, event: Event) {
-        if self.queue.try_send(event).is_err() {
+    pub fn tell(&self, event: impl Into<Told>) {
+        if self.queue.try_send(event.into()).is_err() {
             self.meter.event("dropped");
         }
     }
@@ -62,7 +115,7 @@ impl EventWriter {
                 continue;
             }
             number += 1;
-            let event = build(event, clock.unix_micros(), number, &instance);
+            let event = build(event, clock.unix_micros(), number, self.controller, &instance);
             let namespace = event.metadata.namespace.clone().unwrap_or_default();
             let events: Api<ApiEvent> = Api::namespaced(client.clone(), &namespace);
             let result = match timeout(DEADLINE, events.create(&PostParams::default(), &event)).await {
@@ -80,14 +133,18 @@ impl EventWriter {
     }
 }
 
-fn build(event: Event, unix_micros: i64, number: u64, instance: &str) -> ApiEvent {
+/// Where events about objects without a namespace are.
+const CLUSTER_EVENTS: &str = "default";
+
+fn build(event: Told, unix_micros: i64, number: u64, controller: &str, instance: &str) -> ApiEvent {
+    let namespace = Some(event.key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
     // Names of events carry the object's and something unique; together they fit into 253 characters.
     let name: String = event.key.name.chars().take(200).collect();
     let unique = (unix_micros as u64).wrapping_mul(31).wrapping_add(number);
     ApiEvent {
         metadata: ObjectMeta {
             name: Some(format!("{name}.{unique:016x}")),
-            namespace: Some(event.key.namespace.to_string()),
+            namespace: Some(namespace.clone().unwrap_or_else(|| CLUSTER_EVENTS.to_owned())),
             ..ObjectMeta::default()
         },
         action: Some(event.reason.to_owned()),
@@ -95,14 +152,14 @@ fn build(event: Event, unix_micros: i64, number: u64, instance: &str) -> ApiEven
         note: Some(shortened(event.message, LONGEST_NOTE)),
         reason: Some(event.reason.to_owned()),
         regarding: Some(ObjectReference {
-            api_version: Some(format!("{}/{}", api::GROUP, api::VERSION)),
-            kind: Some(event.kind.as_str().to_owned()),
+            api_version: Some(event.api_version),
+            kind: Some(event.kind.to_owned()),
             name: Some(event.key.name.to_string()),
-            namespace: Some(event.key.namespace.to_string()),
-            uid: Some(event.uid.to_string()),
+            namespace,
+            uid: Some(event.uid.to_string()).filter(|uid| !uid.is_empty()),
             ..ObjectReference::default()
         }),
-        reporting_controller: Some("waystation.dev/operator".to_owned()),
+        reporting_controller: Some(controller.to_owned()),
         reporting_instance: Some(instance.chars().take(128).collect()),
         type_: Some(if event.warning { "Warning" } else { "Normal" }.to_owned()),
         ..ApiEvent::default()
@@ -141,19 +198,19 @@ mod tests {
 
     #[test]
     fn an_event_names_its_object_and_fits() {
-        let built = build(event(&"ä".repeat(2_000)), 1_700_000_000_000_001, 3, "pod-0");
+        let built = build(event(&"ä".repeat(2_000)).into(), 1_700_000_000_000_001, 3, "c", "pod-0");
         let regarding = built.regarding.unwrap();
         assert_eq!(regarding.kind.as_deref(), Some("Address"));
         assert_eq!(regarding.uid.as_deref(), Some("u-1"));
         let note = built.note.unwrap();
         assert!(note.len() <= LONGEST_NOTE && note.ends_with('…'), "{}", note.len());
-        let other = build(event("x"), 1_700_000_000_000_001, 4, "pod-0");
+        let other = build(event("x").into(), 1_700_000_000_000_001, 4, "c", "pod-0");
         assert_ne!(other.metadata.name, built.metadata.name);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_finds_no_room_is_dropped_without_waiting() {
-        let (queue, mut writer) = queue(Arc::new(Unmetered));
+        let (queue, mut writer) = queue("c", Arc::new(Unmetered));
         for _ in 0..ROOM + 10 {
             queue.tell(event("x"));
         }

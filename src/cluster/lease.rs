@@ -23,10 +23,9 @@ use crate::engine::clock::Clock;
 use crate::engine::jitter::Jitter;
 use crate::engine::permit::Granter;
 use crate::engine::stop::Stop;
-use crate::messaging::input::Input;
 
 /// Everything the keeper of the Lease works with.
-pub struct LeaseKeeper {
+pub struct LeaseKeeper<I> {
     /// For the Lease.
     pub client: Client,
     /// Its namespace.
@@ -39,8 +38,10 @@ pub struct LeaseKeeper {
     pub duration: Duration,
     /// What it grants.
     pub granter: Granter,
-    /// Where the model hears of it.
-    pub inputs: mpsc::Sender<Input>,
+    /// Where it is told whether we lead.
+    pub inputs: mpsc::Sender<I>,
+    /// How.
+    pub as_input: fn(bool) -> I,
     /// For the times that people read.
     pub clock: Arc<dyn Clock>,
     /// It is not taken before everything is read.
@@ -66,7 +67,7 @@ struct Seen {
     at: Instant,
 }
 
-impl LeaseKeeper {
+impl<I: Send> LeaseKeeper<I> {
     /// Runs until released, or until nobody takes inputs.
     ///
     /// # Errors
@@ -122,7 +123,7 @@ impl LeaseKeeper {
                 () = sleep_until(until) => return Ok(false),
             };
             if let Some(leads) = news.pop_front() {
-                room.send(Input::Leading(leads));
+                room.send((self.as_input)(leads));
             }
         }
     }

@@ -6,6 +6,7 @@
 pub mod children;
 pub mod convert;
 pub mod discovery;
+pub mod edge;
 pub mod endpoints;
 pub mod events;
 pub mod lease;

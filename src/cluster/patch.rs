@@ -87,22 +87,31 @@ impl Objects {
         self.call(json_patch(&self.client, &self.api, name, operations)).await
     }
 
-    /// A server-side apply of a status. By hand, since the server reads it as YAML, which knows fewer characters than
-    /// JSON: one of a tenant in a message must not keep the status from being written.
     async fn apply_status(&self, name: &str, body: &Value) -> Result<DynamicObject, Answer> {
-        let url = format!("{}/{name}/status?force=true&fieldManager={FIELD_MANAGER}", self.api.resource_url());
-        let request = http::Request::patch(url)
-            .header(http::header::ACCEPT, "application/json")
-            .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
-            .body(readable_as_yaml(&body.to_string()).into_owned().into_bytes())
-            .map_err(|_| Answer::None)?;
-        self.call(self.client.request(request)).await
+        let url = format!("{}/{name}", self.api.resource_url());
+        self.call(apply_status(&self.client, &url, FIELD_MANAGER, body)).await
     }
 
     async fn read(&self, key: &Key, uid: &str) -> Result<DynamicObject, Failure> {
         let object = self.call(self.api.get(&key.name)).await.map_err(Answer::failure)?;
         if object.metadata.uid.as_deref() == Some(uid) { Ok(object) } else { Err(Failure::Gone) }
     }
+}
+
+/// A server-side apply of the status of the object at `url`. By hand, since the server reads it as YAML, which knows fewer
+/// characters than JSON: one of a tenant in a message must not keep the status from being written.
+pub(super) async fn apply_status(
+    client: &Client,
+    url: &str,
+    manager: &str,
+    body: &Value,
+) -> Result<DynamicObject, Error> {
+    let request = http::Request::patch(format!("{url}/status?force=true&fieldManager={manager}"))
+        .header(http::header::ACCEPT, "application/json")
+        .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+        .body(readable_as_yaml(&body.to_string()).into_owned().into_bytes())
+        .map_err(|error| Error::Service(error.into()))?;
+    client.request(request).await
 }
 
 /// Patches an object by JSON operations. By hand: the client library wants a type of another crate for them.

@@ -21,19 +21,35 @@ struct Shared {
 struct State {
     /// None until the API server has been asked once.
     missing_crds: Option<Vec<&'static str>>,
-    unsynced: BTreeSet<Source>,
+    /// By what is listed.
+    unsynced: BTreeSet<&'static str>,
 }
 
 const SOURCES: [Source; 4] = [Source::RouterConfigs, Source::AddressSpaces, Source::Addresses, Source::Namespaces];
 
+fn name(source: Source) -> &'static str {
+    match source {
+        Source::RouterConfigs => "RouterConfigs",
+        Source::AddressSpaces => "AddressSpaces",
+        Source::Addresses => "Addresses",
+        Source::Namespaces => "Namespaces",
+    }
+}
+
 impl Default for Readiness {
+    /// What the operator waits for.
     fn default() -> Self {
-        let state = State { missing_crds: None, unsynced: SOURCES.into() };
-        Self(Arc::new(Shared { state: Mutex::new(state), moved: Notify::new() }))
+        Self::awaiting(SOURCES.map(name))
     }
 }
 
 impl Readiness {
+    /// Waits for the first lists of these.
+    pub fn awaiting(lists: impl IntoIterator<Item = &'static str>) -> Self {
+        let state = State { missing_crds: None, unsynced: lists.into_iter().collect() };
+        Self(Arc::new(Shared { state: Mutex::new(state), moved: Notify::new() }))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,9 +61,14 @@ impl Readiness {
 
     /// The first list of a source is complete.
     pub fn synced(&self, source: Source) {
+        self.read(name(source));
+    }
+
+    /// The first list of these is complete.
+    pub fn read(&self, list: &'static str) {
         let done = {
             let mut state = self.state();
-            state.unsynced.remove(&source);
+            state.unsynced.remove(list);
             state.unsynced.is_empty()
         };
         if done {
@@ -74,7 +95,7 @@ impl Readiness {
             Some(missing) if !missing.is_empty() => {
                 missing.iter().map(|name| format!("CustomResourceDefinition {name}: install crds/*.yaml")).collect()
             }
-            Some(_) => state.unsynced.iter().map(|source| format!("the first list of {source:?}")).collect(),
+            Some(_) => state.unsynced.iter().map(|source| format!("the first list of {source}")).collect(),
         }
     }
 }

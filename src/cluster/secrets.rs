@@ -248,13 +248,16 @@ impl Secrets {
     }
 }
 
+/// Why a Secret was not read.
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+pub(super) enum ReadError {
+    /// The API server's words, or that there were none.
     #[error(transparent)]
     Request(#[from] Error),
     /// Without the text: it is the Secret.
     #[error("the answer is no Secret")]
     Unreadable,
+    /// None.
     #[error("no answer in time")]
     Late,
 }
@@ -273,6 +276,14 @@ struct Metadata {
 }
 
 async fn get(client: &Client, key: &Key) -> Result<Option<(SecretData, Option<String>)>, ReadError> {
+    let Some(text) = text(client, key).await? else { return Ok(None) };
+    let body: Body = serde_json::from_str(&text).map_err(|_| ReadError::Unreadable)?;
+    let data = body.data.into_iter().map(|(key, value)| (key, value.0)).collect();
+    Ok(Some((data, body.metadata.resource_version)))
+}
+
+/// A Secret as JSON; none where there is none.
+pub(super) async fn text(client: &Client, key: &Key) -> Result<Option<String>, ReadError> {
     if !key.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.') {
         // No Secret has such a name, and it would mean something else in the path.
         return Ok(None);
@@ -281,11 +292,7 @@ async fn get(client: &Client, key: &Key) -> Result<Option<(SecretData, Option<St
     let request = Request::new(path).get(&key.name, &kube::api::GetParams::default());
     let request = request.map_err(|_| ReadError::Unreadable)?;
     match client.request_text(request).await {
-        Ok(text) => {
-            let body: Body = serde_json::from_str(&text).map_err(|_| ReadError::Unreadable)?;
-            let data = body.data.into_iter().map(|(key, value)| (key, value.0)).collect();
-            Ok(Some((data, body.metadata.resource_version)))
-        }
+        Ok(text) => Ok(Some(text)),
         Err(Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -86,6 +86,11 @@ impl Sources {
                 forget(&key);
                 return Ok(Input::ForeignConfig(key));
             }
+            if object.spec.messaging.is_none() {
+                // An edge's: none that a space could use.
+                forget(&key);
+                return Ok(Input::Vanished(Kind::RouterConfig, key));
+            }
             let config = convert::router_config(object, &uid, listed)?;
             secrets.set(&key, config.secrets().cloned());
             services.set(&key, config.router_service.iter().map(|reference| reference.service.clone()));

@@ -58,6 +58,8 @@ fn router_config(status: &RouterConfigStatus, generation: i64) -> api::RouterCon
         brokers: status.brokers.iter().map(target).collect(),
         routers_summary: (!status.routers.is_empty()).then(|| summary(&status.routers)),
         routers: status.routers.iter().map(target).collect(),
+        edges_summary: None,
+        edges: Vec::new(),
         orphans: Some(u32::try_from(status.orphans).unwrap_or_default()),
         orphans_pruned: status.orphans_pruned.as_deref().map(str::to_owned),
         resynced: status.resynced.as_deref().map(str::to_owned),

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod guarded;
 pub mod jitter;
+pub mod loops;
 pub mod mailbox;
 pub mod owner;
 pub mod permit;

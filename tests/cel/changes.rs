@@ -86,7 +86,16 @@ fn changes() -> Vec<Change> {
     add(R, json!({}), owner("a"), says);
     add(R, owner("a"), json!({}), says);
     // The way round by leaving the whole half out is closed, too.
-    add(R, owner("a"), json!({"messaging": null}), Some("a RouterConfig needs spec.messaging"));
+    add(R, owner("a"), json!({"messaging": null}), Some("a RouterConfig is one data plane"));
+    let says = Some("what a RouterConfig is for is immutable: delete this RouterConfig and create another");
+    add(R, json!({}), json!({"messaging": null, "edge": {}}), says);
+    add(R, json!({"messaging": null, "edge": {}}), json!({}), says);
+    add(
+        R,
+        json!({"messaging": null, "edge": {}}),
+        json!({"messaging": null, "edge": {"listeners": {"http": 8080}}}),
+        None,
+    );
     let external = |value: Value| json!({"messaging": {"brokers": {"external": value}}});
     let more = json!({"hosts": [{"host": "c", "port": 1, "name": "c"}], "tls": {"secretName": "t"}, "credentials": {"secretName": "c"}});
     add(R, json!({}), external(more.clone()), None);

@@ -34,7 +34,7 @@ const PRINTED: &[(&[&str], &str)] = &[
     ),
     (&["addr", "orders"], "NAME ADDRESS TYPE READY REASON AGE\norders orders queue False BrokerRefused"),
     (&["aspace"], "NAME TYPE READY ADDRESSES REASON AGE\nshop brokered True 9998/10000 Serving"),
-    (&["rcfg"], "NAME KIND READY ROUTERS BROKERS REASON AGE\nmain Messaging False 2/2 1/2 BrokerUnreachable"),
+    (&["rcfg"], "NAME KIND READY ROUTERS BROKERS EDGES REASON AGE\nmain Messaging False 2/2 1/2 0/1 BrokerUnreachable"),
 ];
 
 /// Applies the example, gives its objects a status, and reads them as people do; gives what went wrong.
@@ -157,6 +157,8 @@ fn config_status() -> RouterConfigStatus {
         ],
         routers_summary: Some("2/2".into()),
         routers: ["r1", "r2"].map(|name| broker(name, TargetState::Serving, "")).to_vec(),
+        edges_summary: Some("0/1".into()),
+        edges: vec![broker("edge-0", TargetState::Filling, "")],
         orphans: Some(3),
         orphans_pruned: Some("2026-01-01".into()),
         resynced: Some("1".into()),

@@ -34,8 +34,13 @@ fn cases() -> Vec<Case> {
     cases.extend(router_configs());
     cases.extend(super::plans::cases());
     cases.extend(endpoints());
+    cases.extend(super::edges::cases());
     cases
 }
+
+/// What is said of a RouterConfig that is for nothing, or for two things.
+pub const ONE_PLANE: &str =
+    "a RouterConfig is one data plane: give either spec.messaging, with brokers and routers, or spec.edge, for HAProxy";
 
 fn addresses() -> Vec<Case> {
     let (white, wild) = (
@@ -310,12 +315,7 @@ fn router_configs() -> Vec<Case> {
     let service = |name: &str, port: Value| json!({"messaging": {"routers": {"external": {"serviceRef": {"name": name, "port": port}}}}});
     let ways = "routers.external names routers in one of two ways: give either hosts or serviceRef";
     vec![
-        case(
-            R,
-            json!({}),
-            json!({"messaging": null}),
-            "a RouterConfig needs spec.messaging: describe the brokers and routers there",
-        ),
+        case(R, json!({}), json!({"messaging": null}), ONE_PLANE),
         case(
             R,
             json!({}),
@@ -468,7 +468,6 @@ async fn defaults(client: &Client) -> Vec<String> {
     for (kind, pointer, value) in [
         (A, "/spec/deletionPolicy", "Delete"),
         (R, "/spec/controllerName", "waystation"),
-        (R, "/spec/allowedNamespaces/from", "Same"),
         (R, "/spec/messaging/tenancy", "Shared"),
     ] {
         // A null is an absent field.

@@ -7,6 +7,7 @@
 mod changes;
 mod columns;
 mod creation;
+mod edges;
 mod plans;
 mod policy;
 

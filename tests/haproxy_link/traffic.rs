@@ -31,7 +31,12 @@ impl Drop for Server {
 
 impl Server {
     pub async fn start(name: &'static str) -> Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::start_at(name, ([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// At this address.
+    pub async fn start_at(name: &'static str, at: std::net::SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind(at).await?;
         let port = listener.local_addr()?.port();
         let held = Arc::new((Notify::new(), AtomicBool::new(false)));
         let for_task = Arc::clone(&held);

@@ -104,7 +104,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         module: "cluster",
-        internal: &["api", "messaging", "engine"],
+        internal: &["api", "messaging", "edge", "engine"],
         external: External::Except(&["fe2o3_amqp", "serde_amqp", "axum", "anyhow", "clap"]),
         forbidden: &[],
     },
@@ -113,14 +113,34 @@ const LAYERS: &[Layer] = &[
     Layer { module: "cli", internal: &["api"], external: External::Only(&["clap"]), forbidden: &[] },
     Layer {
         module: "operator",
-        internal: &["api", "cli", "cluster", "drive", "engine", "messaging", "metrics", "serve"],
+        internal: &["api", "cli", "cluster", "drive", "engine", "messaging", "metrics", "process", "serve"],
         external: External::Any,
+        forbidden: &[],
+    },
+    Layer {
+        module: "agent",
+        internal: &["cli", "cluster", "drive", "edge", "engine", "metrics", "process", "serve", "supervise"],
+        external: External::Any,
+        forbidden: &[],
+    },
+    // What both of them need of the machine.
+    Layer {
+        module: "process",
+        internal: &["cli", "cluster::watch", "engine", "metrics"],
+        external: External::Any,
+        forbidden: &[],
+    },
+    Layer {
+        // It knows how files are called, and nothing of what is in them but users.
+        module: "supervise",
+        internal: &["edge::render", "engine::jitter"],
+        external: External::Except(KUBERNETES),
         forbidden: &[],
     },
     // The binary: one subcommand, one call.
     Layer {
         module: "main",
-        internal: &["api::crds", "cli", "operator"],
+        internal: &["agent", "api::crds", "cli", "operator", "supervise"],
         external: External::Any,
         forbidden: &["kube::Client"],
     },

@@ -9,6 +9,7 @@ pub mod artemis;
 pub mod artemis_core;
 pub mod bench;
 pub mod cluster;
+pub mod edge;
 pub mod haproxy;
 pub mod operator;
 pub mod pki;

@@ -131,7 +131,9 @@ impl Operator {
 
     /// Asks its HTTP server for a path: status and body. Answers within two seconds or not at all.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
-        tokio::time::timeout(Duration::from_secs(2), get(self.port(), path)).await.map_err(|_| anyhow!("no answer"))?
+        tokio::time::timeout(Duration::from_secs(2), http_get(self.port(), path))
+            .await
+            .map_err(|_| anyhow!("no answer"))?
     }
 }
 
@@ -207,7 +209,8 @@ pub fn binary() -> Result<PathBuf> {
         .context("cargo did not say where the operator's binary is")
 }
 
-async fn get(port: u16, path: &str) -> Result<(u16, String)> {
+/// Asks an HTTP server at a port of 127.0.0.1: status and body.
+pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RouterConfigStatus {
-    /// Accepted: the spec is taken. Ready: every broker and router serves.
+    /// Accepted: the spec is taken. Ready: every broker, router or HAProxy serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
     /// The generation of the spec that this status was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What the data plane is for: Messaging.
+    /// What the data plane is for: Messaging or Edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The owner in force: spec.messaging.owner, or the default.
@@ -36,6 +36,13 @@ pub struct RouterConfigStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub routers: Vec<TargetStatus>,
+    /// How many HAProxies serve, of how many there are, such as 2/2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edges_summary: Option<String>,
+    /// The HAProxies, by the name of the `waystation edge` beside each. One that is gone is in here for up to a minute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub edges: Vec<TargetStatus>,
     /// How many queues of ours hold messages though no Address asks for them. They are never destroyed by
     /// themselves; the annotation waystation.dev/prune-orphans does it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +55,7 @@ pub struct RouterConfigStatus {
     pub resynced: Option<String>,
 }
 
-/// A broker or router as the operator sees it.
+/// A broker or router as the operator sees it, or a HAProxy as the agent beside it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
@@ -64,7 +71,7 @@ pub struct TargetStatus {
     pub since: Option<Time>,
 }
 
-/// Where a broker or router stands.
+/// Where a broker, router or HAProxy stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum TargetState {
     /// Being connected for the first time, or again after a short interruption.

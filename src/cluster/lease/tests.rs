@@ -11,7 +11,7 @@ use super::*;
 use crate::cluster::meter::Unmetered;
 use crate::cluster::tests::api_server::{Asked, Reply, TestClock, failure, server};
 use crate::engine::permit::{Permit, permit};
-use crate::messaging::input::Source;
+use crate::messaging::input::{Input, Source};
 
 const DURATION: Duration = Duration::from_secs(15);
 
@@ -85,6 +85,7 @@ fn candidate(stored: &Arc<Mutex<Stored>>, identity: &str) -> Candidate {
         duration: DURATION,
         granter,
         inputs: sender,
+        as_input: Input::Leading,
         clock: Arc::new(TestClock(Instant::now())),
         readiness,
         jitter: Jitter::seeded(identity.len() as u64),
@@ -220,6 +221,7 @@ async fn nothing_is_taken_before_everything_is_read() {
         duration: DURATION,
         granter,
         inputs: sender,
+        as_input: Input::Leading,
         clock: Arc::new(TestClock(Instant::now())),
         readiness: Readiness::default(),
         jitter: Jitter::seeded(1),

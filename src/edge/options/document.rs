@@ -6,8 +6,6 @@ use super::{Prefix, Scope, TABLE};
 
 const HEAD: &str = "# Options of the edge
 
-The edge is being built: no command serves these options yet.
-
 <!-- Written from the table of options (src/edge/options/table.rs): change that, not this file. -->
 
 Annotations of Ingresses and Services in the prefix `waystation.dev/`; the same names, without a prefix, are defaults in

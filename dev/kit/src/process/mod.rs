@@ -23,6 +23,11 @@ use tokio::time::Instant;
 pub use network::inside_own_network;
 pub use port::Port;
 
+/// Says that a process that something of ours has started apart, with its group, must not outlive us.
+pub fn guard_group(pid: u32) -> Result<()> {
+    watchdog::guard(pid)
+}
+
 /// How often [`eventually`] asks again.
 const POLL: Duration = Duration::from_millis(50);
 

@@ -10,7 +10,7 @@ use super::{Process, WorkFolder};
 
 /// Set in a process that is inside.
 const INSIDE: &str = "WAYSTATION_TEST_NETWORK";
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// Runs the test of this name of this executable again, alone, in a network namespace in which every address 10.77.x.y
 /// leads to itself and nothing leads outside. True in that second run, which is the one that does the work; false in the

@@ -1,5 +1,7 @@
 //! `waystation-dev demo`: the whole story on one screen, each step with its time.
 
+mod edge;
+
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use waystation_kit::amqp_client::{Node, Outgoing, Received};
 use waystation_kit::artemis::{Artemis, ArtemisOptions, Login};
 use waystation_kit::cluster::{Cluster, ClusterOptions};
+use waystation_kit::edge::Edge;
 use waystation_kit::operator::{NAMESPACE, Operator, OperatorOptions, SERVICE_ACCOUNT, install};
 use waystation_kit::router::{Router, RouterOptions};
 use waystation_kit::tools::{repository, tools};
@@ -85,10 +88,11 @@ async fn tell(once: bool) -> Result<()> {
 
     let told = async {
         messages(&story, &cluster, &broker).await?;
-        routed(&story, &cluster, &broker).await
+        let router = routed(&story, &cluster, &broker).await?;
+        anyhow::Ok((router, edge::tell(&story, &cluster, &binary()?).await?))
     };
-    let router = match told.await {
-        Ok(router) => router,
+    let (router, mut edge) = match told.await {
+        Ok(told) => told,
         Err(error) => {
             println!("\nThe operator's last words:\n{}", tail(&operator.logs(), 15));
             return Err(error);
@@ -96,7 +100,7 @@ async fn tell(once: bool) -> Result<()> {
     };
     SHOWN.store(!once, Ordering::Relaxed);
     if !once {
-        invite(&cluster, &broker, &router)?;
+        invite(&cluster, &broker, &router, &edge)?;
         std::future::pending::<()>().await;
     }
     story
@@ -106,8 +110,16 @@ async fn tell(once: bool) -> Result<()> {
             Ok(())
         })
         .await?;
-    drop((operator, router, cluster, broker));
-    println!("\nEvery address was Ready and every message arrived. Everything is stopped and removed.");
+    story
+        .step("the edge's agent ends, and so does HAProxy with its supervisor", async {
+            edge.terminate_agent().await?;
+            edge.terminate_supervisor().await
+        })
+        .await?;
+    drop((operator, router, edge, cluster, broker));
+    println!(
+        "\nEvery address was Ready, every message arrived and every request was answered. Everything is stopped and removed."
+    );
     Ok(())
 }
 
@@ -248,7 +260,7 @@ fn arrived(received: &[Received], body: &str) -> Result<()> {
     Ok(())
 }
 
-fn invite(cluster: &Cluster, broker: &Artemis, router: &Router) -> Result<()> {
+fn invite(cluster: &Cluster, broker: &Artemis, router: &Router, edge: &Edge) -> Result<()> {
     println!(
         "
 All of this stays up until Ctrl-C. In another terminal:
@@ -262,13 +274,18 @@ All of this stays up until Ctrl-C. In another terminal:
   {this} send demo.shop/orders hello
   {this} receive demo.shop/orders
 
+  curl -k --resolve shop.example:{https}:127.0.0.1 https://shop.example:{https}/
+  kubectl annotate ingress shop -n shop waystation.dev/app-root=/welcome
+  kubectl get events -n shop
+
 The broker is amqp://127.0.0.1:{port}, user admin, password admin-password; the router amqp://127.0.0.1:{router}.
-The objects are docs/examples/messaging.yaml and routers.yaml; README.md tells where to read on.
+The objects are docs/examples/messaging.yaml, routers.yaml and edge.yaml; README.md tells where to read on.
 ",
         kubeconfig = cluster.kubeconfig().display(),
         programs = tools()?.programs().display(),
         port = broker.port(),
         router = router.port(),
+        https = edge.https(),
         this = std::env::current_exe()?.display(),
     );
     Ok(())

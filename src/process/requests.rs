@@ -1,30 +1,34 @@
 //! Counts requests to the API server: by verb, resource and answer, all from bounded sets.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request, Response};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use tower::{Layer, Service};
 
-use crate::metrics::{ApiRequest, Metrics};
+use crate::metrics::ApiRequest;
+
+/// Requests by verb, resource and answer. Clones are the same.
+pub type Requests = Family<ApiRequest, Counter>;
 
 /// Puts a counter around a client's service.
 #[derive(Clone)]
-pub struct CountRequests(pub Arc<Metrics>);
+pub struct CountRequests(pub Requests);
 
 /// A service whose requests are counted.
 #[derive(Clone)]
 pub struct Counted<S> {
     inner: S,
-    metrics: Arc<Metrics>,
+    requests: Requests,
 }
 
 impl<S> Layer<S> for CountRequests {
     type Service = Counted<S>;
 
     fn layer(&self, inner: S) -> Counted<S> {
-        Counted { inner, metrics: Arc::clone(&self.0) }
+        Counted { inner, requests: self.0.clone() }
     }
 }
 
@@ -43,12 +47,12 @@ where
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
         let (verb, resource) = classify(&request);
-        let metrics = Arc::clone(&self.metrics);
+        let requests = self.requests.clone();
         let answer = self.inner.call(request);
         async move {
             let answer = answer.await;
             let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
-            metrics.api_requests.get_or_create(&ApiRequest { verb, resource, code }).inc();
+            requests.get_or_create(&ApiRequest { verb, resource, code }).inc();
             answer
         }
         .boxed()
@@ -56,10 +60,12 @@ where
 }
 
 /// What we ask for; the name in the path is followed by an object's name or nothing.
-const RESOURCES: [&str; 9] = [
+const RESOURCES: [&str; 11] = [
     "routerconfigs",
     "addressspaces",
     "addresses",
+    "ingresses",
+    "ingressclasses",
     "secrets",
     "namespaces",
     "leases",
@@ -67,7 +73,8 @@ const RESOURCES: [&str; 9] = [
     "endpointslices",
     "services",
 ];
-const STATUSES: [&str; 3] = ["routerconfigs/status", "addressspaces/status", "addresses/status"];
+/// Of the first resources.
+const STATUSES: [&str; 4] = ["routerconfigs/status", "addressspaces/status", "addresses/status", "ingresses/status"];
 
 fn classify<A>(request: &Request<A>) -> (&'static str, &'static str) {
     let mut parts = request.uri().path().trim_start_matches('/').split('/');
