@@ -76,6 +76,11 @@ impl Model {
     pub(super) fn mark_unplaced(&mut self, id: &TargetId) {
         self.call_the_lines(&id.config, &id.name);
         self.place_the_rest(&id.config);
+        if self.configs.get(&id.config).is_some_and(ConfigState::all_known) {
+            // What was held back since it might have decided a placement.
+            let reads = self.unread(&id.config);
+            self.to_compare.extend(reads);
+        }
         if self.configs.get(&id.config).is_none_or(|config| config.targets.len() == 1) {
             return;
         }
@@ -121,12 +126,12 @@ impl Model {
         read.map(|(name, _)| TargetId::broker(config.clone(), name.clone())).collect()
     }
 
-    /// Whether a space of the RouterConfig may yet be placed by what its brokers hold.
+    /// Whether a space of the RouterConfig, or an Address of a standard space, may yet be placed by what its brokers
+    /// hold.
     pub(super) fn placing(&self, config: &Key) -> bool {
-        let Some(state) = self.configs.get(config) else { return false };
-        state.targets.len() > 1
-            && state.targets.values().any(|t| !t.line.known)
-            && self.spaces_of_config.get(config).into_iter().flatten().any(|key| {
+        let Some(state) = self.configs.get(config).filter(|state| !state.all_known()) else { return false };
+        !state.unplaced.is_empty()
+            || self.spaces_of_config.get(config).into_iter().flatten().any(|key| {
                 let waits = |s: &SpaceState| s.broker.is_none() && !s.obj.standard && matches!(s.accept, Some(Ok(())));
                 self.spaces.get(key).is_some_and(waits)
             })

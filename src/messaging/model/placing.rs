@@ -11,32 +11,28 @@ use crate::messaging::ids::{Key, Slot};
 use crate::messaging::input::AddressType;
 
 impl Model {
-    /// Puts an Address that has no broker where its status says, or brokers hold it; else in line for one, so that
-    /// what is known is counted before anything is chosen.
+    /// Puts an Address that has no broker where its status says; else in line, so that what is known is counted before
+    /// anything is found or chosen.
     pub(super) fn await_placement(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key).filter(|a| a.placed.is_empty() && placeable(a)) else { return };
         let Some(space) = self.spaces.get(&Self::space_key(address)).filter(|s| s.obj.standard) else { return };
         let (name, created) = (space.obj.config.clone(), address.obj.meta.created_s);
         let Some(config) = self.configs.get(&name) else { return };
-        match self.known_brokers(address, config) {
-            known if known.is_empty() => drop(self.to_place.insert((name, created, key.clone()))),
-            known => self.place_on(key, &name, known),
+        match self.told_brokers(address, config) {
+            told if told.is_empty() => drop(self.to_place.insert((name, created, key.clone()))),
+            told => self.place_on(key, &name, told),
         }
     }
 
     /// A broker has become known, or can be reached again: whoever no broker could be chosen for is in line once more.
     pub(super) fn place_the_rest(&mut self, name: &Key) {
         let Some(config) = self.configs.get_mut(name) else { return };
-        for (created, key) in std::mem::take(&mut config.unplaced) {
-            let (Some(address), Some(config)) = (self.addresses.get(&key), self.configs.get(name)) else { continue };
-            match self.known_brokers(address, config) {
-                known if known.is_empty() => drop(self.to_place.insert((name.clone(), created, key))),
-                known => self.place_on(&key, name, known),
-            }
-        }
+        let unplaced = std::mem::take(&mut config.unplaced).into_iter();
+        self.to_place.extend(unplaced.map(|(created, key)| (name.clone(), created, key)));
     }
 
-    /// Places one Address that is nowhere yet (the oldest come first), once every broker has been asked or given up.
+    /// Places one Address that is nowhere yet (the oldest come first), once every broker has been asked or given up:
+    /// where it is found, else where there is room. Before that, what one broker holds is not the whole truth.
     pub(super) fn place_address(&mut self, name: &Key, created: i64, key: Key) {
         let Some(address) = self.addresses.get(&key).filter(|a| a.placed.is_empty() && !a.released) else { return };
         let space = self.spaces.get(&Self::space_key(address)).filter(|space| space.obj.config == *name);
@@ -45,21 +41,18 @@ impl Model {
         if !deleting && address.admitted.is_none() {
             return;
         }
+        let known = config.all_known();
+        let found = if known { self.found_brokers(address, config) } else { Vec::new() };
         let count = Self::partitions(address, config).unwrap_or(1);
-        let chosen = if deleting { Vec::new() } else { choose(config, count) };
+        let chosen = if found.is_empty() && known && !deleting { choose(config, count) } else { found };
         if !chosen.is_empty() {
             self.place_on(&key, name, chosen);
-        } else if deleting && config.all_known() {
+        } else if deleting && known {
             // There is nothing of it anywhere.
             self.dirty_addresses.insert(key);
         } else if let Some(config) = self.configs.get_mut(name) {
             config.unplaced.insert((created, key));
         }
-    }
-
-    fn known_brokers(&self, address: &AddressState, config: &ConfigState) -> Vec<Arc<str>> {
-        let told = self.told_brokers(address, config);
-        if told.is_empty() { self.found_brokers(address, config) } else { told }
     }
 
     /// The brokers that its status names and that are still there.
@@ -68,7 +61,8 @@ impl Model {
         told.iter().filter(|name| config.targets.contains_key(*name)).cloned().collect()
     }
 
-    /// The brokers that are known to hold something under its name which no other Address stands for.
+    /// The brokers that are known to hold something under its name which no other Address stands for; of a topic the
+    /// one where most is bound to it.
     fn found_brokers(&self, address: &AddressState, config: &ConfigState) -> Vec<Arc<str>> {
         let slot = Self::slot_in(config, address);
         let held = |name: &&Arc<str>| {
@@ -79,7 +73,18 @@ impl Model {
                 .is_some_and(|s| s.holder.is_none() || s.holder.as_ref() == Some(&address.obj.meta.key));
             left || target.contents.as_ref().is_some_and(|contents| holds(contents, &slot, address.obj.kind))
         };
-        config.targets.keys().filter(held).cloned().collect()
+        let found: Vec<Arc<str>> = config.targets.keys().filter(held).cloned().collect();
+        if address.obj.kind != AddressType::Topic || found.len() < 2 {
+            return found;
+        }
+        let bound = |name: &Arc<str>| {
+            let contents = config.targets.get(name).and_then(|target| target.contents.as_ref());
+            let queues = contents.into_iter().flat_map(|contents| contents.queues.values());
+            let queues = queues.filter(|queue| queue.address == slot);
+            queues.fold((0, 0), |(messages, count), queue| (messages + queue.messages, count + 1))
+        };
+        let most = found.into_iter().min_by_key(|name| (std::cmp::Reverse(bound(name)), name.clone()));
+        most.into_iter().collect()
     }
 
     fn place_on(&mut self, key: &Key, config: &Key, brokers: Vec<Arc<str>>) {
@@ -150,12 +155,8 @@ pub(super) fn holds(contents: &Contents, slot: &Slot, kind: AddressType) -> bool
     }
 }
 
-/// The reachable brokers, up to `count`, with the most free credit, then with the fewest, ties by name; none before
-/// every broker was asked or given up.
+/// The reachable brokers, up to `count`, with the most free credit, then with the fewest, ties by name.
 fn choose(config: &ConfigState, count: usize) -> Vec<Arc<str>> {
-    if !config.all_known() {
-        return Vec::new();
-    }
     let takes = |target: &Target| target.line.connected() && !target.broker.drain;
     let mut reachable: Vec<(&Arc<str>, &Target)> = config.targets.iter().filter(|(_, t)| takes(t)).collect();
     reachable.sort_by_key(|broker| rank(*broker));

@@ -15,4 +15,5 @@ mod router_peer;
 mod routers;
 mod samples;
 mod services;
+mod steps;
 mod world;
