@@ -135,6 +135,7 @@ fn parts(
     options.watch.page = setup.page;
     options.watch.mode = if setup.stream { watch::Mode::Stream } else { watch::Mode::List };
     options.timing.retry_cap_ms = 50_000;
+    options.timing.drain_cap_ms = 5_000;
     let began = lock(world).began;
     let watched = Shared::clone(world);
     let name = Arc::clone(identity);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Model;
+use super::routers::Routed;
 use super::state::{Progress, Want};
 use crate::messaging::broker::is_ground;
 use crate::messaging::ids::{Key, Slot, TargetId};
@@ -162,6 +163,18 @@ impl Model {
                 let address = self.addresses.get(holder).ok_or(format!("{slot}: holder {holder} is gone"))?;
                 if address.route.as_ref().map(|r| &r.slot) != Some(slot) && !address.released {
                     return Err(format!("{slot}: {holder} does not know that it is routed"));
+                }
+            }
+            for (slot, route) in &routers.slots {
+                let Some(holder) = &route.holder else { continue };
+                let waits = self.addresses.get(holder).is_some_and(|a| a.route.is_some() && !a.settled());
+                if waits && !routers.unsettled.contains(holder) && !self.dirty_addresses.contains(holder) {
+                    return Err(format!("{holder}: waits, and no router would find it"));
+                }
+                let objects = |place: usize| matches!(route.at[place], Routed::Refused(_) | Routed::Unsupported(_));
+                let mut targets = routers.targets.values();
+                if let Some(router) = targets.find(|r| objects(r.place) && !r.objections.contains(slot)) {
+                    return Err(format!("{slot}: refused by router {}, which does not know", router.spec.name));
                 }
             }
             for (name, router) in &routers.targets {

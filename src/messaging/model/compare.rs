@@ -55,6 +55,8 @@ impl Model {
                         send.push(slot);
                     }
                 }
+                // Asked when its turn comes.
+                (Want::Drain, Progress::NotEmpty) if contents.queues.get(&slot).is_some_and(|q| q.messages > 0) => {}
                 (Want::Gone { only_if_empty: true }, Progress::NotEmpty) => {
                     match contents.queues.get(&slot).map(|q| q.messages) {
                         None => lost.push(slot),

@@ -304,21 +304,6 @@ impl Model {
         Some(format!("waits for {what}: {}{rest}; {remedy}", first.name).into())
     }
 
-    /// References of an address that goes: what cannot be resolved any more is named as it was.
-    pub(super) fn references_for_removal(&self, address: &AddressState, space: &Key, prefix: &str) -> References {
-        let name = |name: &Option<Arc<str>>| {
-            name.as_ref().map(|name| {
-                let found = self.winner(space, &names::canonical(name));
-                names::slot(prefix, found.map_or(&**name, |a| &*a.obj.address))
-            })
-        };
-        References {
-            topic: name(&address.obj.topic),
-            dead_letter: name(&address.obj.dead_letter),
-            expiry: name(&address.obj.expiry),
-        }
-    }
-
     /// Decides what becomes of what an Address held that is gone from the API server.
     pub(super) fn release_vanished(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };

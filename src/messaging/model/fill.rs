@@ -130,20 +130,23 @@ impl Model {
 
     /// A router began or ceased to count: Addresses that wait for it, or for any, are judged anew, and no others.
     pub(super) fn router_turned(&mut self, id: &TargetId) {
-        let Some(config) = self.configs.get(&id.config) else { return };
-        let Some(router) = config.routers.targets.get(&id.name) else { return };
-        let objects = |at: Option<&Routed>| matches!(at, Some(Routed::Refused(_) | Routed::Unsupported(_)));
-        let mut waiting = Vec::new();
-        for state in config.routers.slots.values() {
-            let Some(holder) = &state.holder else { continue };
-            let Some(address) = self.addresses.get(holder) else { continue };
-            let settled = address.ready && address.in_force == Some(address.obj.meta.generation);
-            if !settled || objects(state.at.get(router.place)) {
-                waiting.push(holder.clone());
-            }
-        }
-        let troubled = router.trouble.keys().filter_map(|slot| config.routers.slots.get(slot)?.holder.clone());
-        self.dirty_addresses.extend(waiting.into_iter().chain(troubled));
+        let addresses = &self.addresses;
+        let Some(routers) = self.configs.get_mut(&id.config).map(|c| &mut c.routers) else { return };
+        let Some(router) = routers.targets.get_mut(&id.name) else { return };
+        let (slots, place) = (&routers.slots, router.place);
+        let objects = |slot: &Slot| {
+            matches!(slots.get(slot)?.at.get(place)?, Routed::Refused(_) | Routed::Unsupported(_)).then_some(())
+        };
+        router.objections.retain(|slot| objects(slot).is_some());
+        let waits = |key: &Key| {
+            let address = addresses.get(key)?;
+            let here = address.route.as_ref().is_some_and(|route| route.config == id.config);
+            (here && !address.settled()).then_some(())
+        };
+        routers.unsettled.retain(|key| waits(key).is_some());
+        let told = router.objections.iter().chain(router.trouble.keys());
+        self.dirty_addresses.extend(told.filter_map(|slot| slots.get(slot)?.holder.clone()));
+        self.dirty_addresses.extend(routers.unsettled.iter().cloned());
         if let Some(spaces) = self.spaces_of_config.get(&id.config) {
             self.stale_spaces.extend(spaces.iter().cloned());
         }

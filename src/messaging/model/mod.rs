@@ -9,6 +9,7 @@ pub mod check;
 mod compare;
 mod config;
 mod deletion;
+mod draining;
 mod expose;
 mod fill;
 mod line;
@@ -17,6 +18,7 @@ mod moving;
 mod place;
 mod placing;
 mod quota;
+mod references;
 mod routers;
 mod routes;
 mod services;
@@ -62,10 +64,13 @@ pub struct Timing {
     pub retry_ms: u64,
     /// Longest wait of a refused job.
     pub retry_cap_ms: u64,
-    /// First wait before a draining queue is asked again; doubles to `drain_cap_ms`.
+    /// First wait before a draining queue is asked again; doubles to `drain_cap_ms` while nothing moves in it.
     pub drain_ms: u64,
-    /// Longest wait of a draining queue.
+    /// Longest wait of a draining queue, but for its turn.
     pub drain_cap_ms: u64,
+    /// One turn: a broker is asked for its draining queues at most this often, and the same again for those that are
+    /// being emptied and for new ones.
+    pub drain_turn_ms: u64,
 }
 
 impl Default for Timing {
@@ -80,7 +85,8 @@ impl Default for Timing {
             retry_ms: 30_000,
             retry_cap_ms: 600_000,
             drain_ms: 500,
-            drain_cap_ms: 5_000,
+            drain_cap_ms: 15_000,
+            drain_turn_ms: 25,
         }
     }
 }

@@ -56,6 +56,9 @@ pub(super) struct Routers {
     pub leaving: BTreeSet<Slot>,
     /// Slots of connectors.
     pub connectors: BTreeSet<Slot>,
+    /// Addresses that were not Ready, or not in their newest form, when their status was last decided; also some that
+    /// are gone since.
+    pub unsettled: Set<Key>,
 }
 
 /// One router.
@@ -74,6 +77,8 @@ pub(super) struct Router {
     pub fill: Set<Slot>,
     /// Slots that were taken away since the read under way began.
     pub gone: Set<Slot>,
+    /// Slots that it refused or cannot hold; also some that it holds by now.
+    pub objections: Set<Slot>,
     /// How far its readiness listener is.
     pub readiness: Routed,
     /// Slots with a link that is not active, with the router's words.
@@ -93,6 +98,7 @@ impl Router {
             contents: None,
             fill: Set::default(),
             gone: Set::default(),
+            objections: Set::default(),
             readiness: Routed::Needed,
             trouble: Map::default(),
             connectors: BTreeMap::new(),

@@ -170,13 +170,14 @@ impl Model {
     pub(super) fn send_route(&mut self, route: &Route, class: Class) {
         let Some(routers) = self.configs.get_mut(&route.config).map(|c| &mut c.routers) else { return };
         let Some(state) = routers.slots.get_mut(&route.slot) else { return };
-        for (name, router) in &routers.targets {
+        for (name, router) in &mut routers.targets {
             let Some(at) = state.at.get_mut(router.place).filter(|at| **at == Routed::Needed) else { continue };
             let told = router.line.started() && (class == Class::Change || router.line.compared);
             let Some(abilities) = router.abilities.filter(|_| told) else { continue };
             let wish = match (state.wanted, state.entry.lacks(abilities)) {
                 (true, Some(what)) => {
                     *at = Routed::Unsupported(what);
+                    router.objections.insert(route.slot.clone());
                     continue;
                 }
                 (true, None) => Wish::Hold(state.entry.clone()),
@@ -231,6 +232,7 @@ impl Model {
             }
             Err(words) => {
                 *at = Routed::Refused(words.into());
+                router.objections.insert(slot.clone());
                 again = Some(now + backoff(timing.retry_ms, timing.retry_cap_ms, state.attempts));
                 state.attempts += 1;
             }

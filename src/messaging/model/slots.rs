@@ -66,6 +66,9 @@ impl Model {
             // Its Address was seen to go: what is left of another type makes room.
             state.replace = true;
         }
+        if state.want == Want::Drain {
+            target.draining.over(slot);
+        }
         (state.holder, state.tenant, state.for_generation) = (Some(holder.clone()), tenant, generation);
         (state.entry, state.effective, state.want) = (entry, effective, Want::Hold);
         state.confirmed &= same;
@@ -191,6 +194,7 @@ impl Model {
             target.slots.remove(slot);
             target.orphans.remove(slot);
             target.fill.remove(slot);
+            target.draining.over(slot);
         }
         self.open_gates(id, slot);
         self.serve_if_filled(id);

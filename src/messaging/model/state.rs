@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::draining::Draining;
 use super::expose::Reports;
 use super::line::Line;
 use super::routers::Routers;
@@ -92,6 +93,11 @@ impl AddressState {
     /// Whether anything stands for it on a data plane.
     pub fn held(&self) -> bool {
         !self.holds.is_empty() || self.route.is_some()
+    }
+
+    /// Whether its newest form is in force and its status says so.
+    pub fn settled(&self) -> bool {
+        self.ready && self.in_force == Some(self.obj.meta.generation)
     }
 }
 
@@ -266,6 +272,8 @@ pub(super) struct Target {
     pub gone: Set<Slot>,
     /// What must be answered before it serves.
     pub fill: Set<Slot>,
+    /// The queues that are to go once they are empty.
+    pub draining: Draining,
     /// Which part of the slots the next comparison looks at in detail.
     pub sample: usize,
     /// Addresses of standard spaces that are placed here.
@@ -289,6 +297,7 @@ impl Target {
             contents: None,
             gone: Set::default(),
             fill: Set::default(),
+            draining: Draining::default(),
             sample: 0,
             placed: BTreeSet::new(),
             weights: BTreeMap::new(),

@@ -125,6 +125,7 @@ impl Model {
             Ok(Done::Gone) => {
                 target.slots.remove(slot);
                 target.orphans.remove(slot);
+                target.draining.over(slot);
                 target.gone.insert(slot.clone());
                 self.open_gates(id, slot);
                 if is_ground(slot) {
@@ -139,8 +140,7 @@ impl Model {
             Ok(Done::NotEmpty { messages }) => match state.want {
                 Want::Drain => {
                     state.progress = Progress::NotEmpty;
-                    again = Some(backoff(timing.drain_ms, timing.drain_cap_ms, state.attempts));
-                    state.attempts += 1;
+                    again = Some(target.draining.found(slot, messages, retry_at, &timing) - retry_at);
                 }
                 _ => {
                     state.progress = Progress::NotEmpty;
@@ -214,10 +214,12 @@ impl Model {
 
     /// Sends a slot again whose last attempt was refused or found messages.
     pub(super) fn retry_slot(&mut self, id: &TargetId, slot: &Slot) {
-        let Some(state) = self.target(id).and_then(|t| t.slots.get(slot)) else { return };
+        let now = self.now.mono_ms;
+        let Some(target) = self.target_mut(id) else { return };
+        let Some(state) = target.slots.get(slot) else { return };
         let retry = match (&state.progress, state.want) {
             (Progress::Refused(_), _) => true,
-            (Progress::NotEmpty, Want::Drain) => true,
+            (Progress::NotEmpty, Want::Drain) => target.draining.is_due(slot, now),
             (Progress::Acked(_), Want::Hold) => state.unverified,
             _ => false,
         };

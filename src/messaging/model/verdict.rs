@@ -83,6 +83,13 @@ impl Model {
         }
         let Some(address) = self.addresses.get_mut(key) else { return };
         address.ready = ready;
+        let settled = address.settled();
+        if let Some(config) = address.route.as_ref().and_then(|route| self.configs.get_mut(&route.config)) {
+            match settled {
+                true => drop(config.routers.unsettled.remove(key)),
+                false => drop(config.routers.unsettled.insert(key.clone())),
+            }
+        }
         if let Some((status, change)) = address.told.plan(wanted, finalizer, &mut self.seq) {
             self.out.writes.push(Write {
                 kind: Kind::Address,

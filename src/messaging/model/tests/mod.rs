@@ -4,6 +4,8 @@ mod addresses;
 mod api_server;
 mod brokers;
 mod deletions;
+mod draining;
+mod drives;
 mod endpoints;
 mod keeping;
 mod moving;
