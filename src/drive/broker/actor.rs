@@ -141,7 +141,6 @@ impl Work {
                 read_next = false;
                 newer.clone_from(&in_flight);
                 self.report(Link::Reading).await?;
-                carrier.reading(true);
                 reading = Some(begin_read());
             }
             if finishing && jobs.is_empty() {
@@ -198,7 +197,6 @@ impl Work {
                 }
                 contents = contents => {
                     reading = None;
-                    carrier.reading(false);
                     match contents {
                         Ok(contents) => {
                             carrier.learn(&contents, &newer);

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use ask::Standing;
 
 use super::link::{BrokerSession, Call};
-use super::ops::{self, ListedQueue, Refusal};
+use super::ops::{self, AddressInfo, ListedQueue, Refusal};
 use crate::drive::meter::Meter;
 use crate::drive::pace::Pace;
 use crate::engine::permit::Permit;
@@ -26,6 +26,9 @@ use crate::messaging::ids::Slot;
 
 /// An own removal is expected to be told within this time; what is told later is somebody else's.
 const ECHO: Duration = Duration::from_secs(10);
+
+/// What the `user` of a queue begins with that an operator has made, whatever its owner.
+const OURS: &str = "waystation:";
 
 /// Why a job was not answered.
 #[derive(Debug, PartialEq)]
@@ -54,8 +57,6 @@ struct Memory {
     leaving: Known<(u32, Instant)>,
     /// Settings in force where an address has none of its own, by prefix.
     base: HashMap<String, Map<String, Value>, RandomState>,
-    /// Whether the broker is being read, and when it last was.
-    reading: (bool, Option<Instant>),
 }
 
 /// Carries jobs out on one session.
@@ -88,7 +89,6 @@ impl<'a> Carrier<'a> {
             addresses: Known::with_hasher(seeds()),
             leaving: Known::with_hasher(seeds()),
             base: HashMap::with_hasher(seeds()),
-            reading: (false, None),
         };
         let asking = AsyncMutex::new(());
         Self { session, owner, permit, deadline, meter, pace, memory: Mutex::new(memory), asking }
@@ -96,18 +96,6 @@ impl<'a> Carrier<'a> {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A read of the whole broker begins or ends. The broker answers one question after another: what was sent
-    /// meanwhile waits for the read, which has a deadline of its own, and then for its turn.
-    pub fn reading(&self, now: bool) {
-        self.memory().reading = (now, Some(Instant::now()));
-    }
-
-    /// Whether an answer is late because of a read and not because of the broker.
-    fn behind_a_read(&self) -> bool {
-        let (now, since) = self.memory().reading;
-        now || since.is_some_and(|since| since.elapsed() < self.deadline)
     }
 
     /// Takes in what was read, in place of what was known before. What is known of `newer` slots stays as it is.
@@ -168,16 +156,16 @@ impl<'a> Carrier<'a> {
 
     async fn hold_queue(&self, entry: &Entry, queue: &Queue, replace: bool) -> Result<(), Halt> {
         let owns_address = entry.settings.is_some();
-        let (there, differs, types) =
+        let (there, differs, address) =
             futures::future::join3(self.ours(&queue.name), self.settings_differ(entry), async {
-                if owns_address { self.routing_types(&entry.address).await } else { Ok(None) }
+                if owns_address { self.address(&entry.address).await } else { Ok(None) }
             })
             .await;
-        let (there, differs, types) = (there?, differs?, types?);
+        let (there, differs, address) = (there?, differs?, address?);
         // The broker would make an address serve both routing types: that is for whoever made it to say.
-        let other = types.as_ref().filter(|types| **types != [entry.routing]);
-        if let Some(other) = other.filter(|_| there.is_none() && !replace) {
-            return Err(another_routing(entry, other));
+        let other = address.as_ref().filter(|address| address.types != [entry.routing]);
+        if let Some(other) = other.filter(|other| there.is_none() && !replace && !other.by_itself) {
+            return Err(another_routing(entry, &other.types));
         }
         if differs {
             self.put_settings(entry).await?;
@@ -187,10 +175,10 @@ impl<'a> Carrier<'a> {
         {
             return Ok(());
         }
-        if other.is_some() {
-            self.delete_address(&entry.address).await?;
+        if let Some(other) = other {
+            self.make_room(entry, other, replace).await?;
         }
-        let make_address = owns_address && (types.is_none() || other.is_some());
+        let make_address = owns_address && (address.is_none() || other.is_some());
         // The address is made by its owner only: a subscription without its topic is refused.
         let made = self.call(ops::create_queue(queue, &entry.address, entry.routing, self.owner, make_address)).await;
         match made {
@@ -259,13 +247,26 @@ impl<'a> Carrier<'a> {
             if !halt.is(Refusal::AlreadyExists) {
                 return Err(halt);
             }
-            let types = self.routing_types(&entry.address).await?.unwrap_or_default();
-            if !types.contains(&entry.routing) {
-                return Err(another_routing(entry, &types));
+            match self.address(&entry.address).await? {
+                Some(there) if there.types.contains(&entry.routing) => {}
+                Some(there) if there.by_itself => {
+                    self.make_room(entry, &there, false).await?;
+                    self.call(ops::create_address(&entry.address, entry.routing)).await?;
+                }
+                there => return Err(another_routing(entry, &there.map(|there| there.types).unwrap_or_default())),
             }
         }
         self.memory().addresses.insert(slot.clone(), ());
         Ok(())
+    }
+
+    /// Takes an address away that routes in another way: with `replace`, or where the broker made it by itself for
+    /// somebody who came there, with nothing but what goes with those who did.
+    async fn make_room(&self, entry: &Entry, there: &AddressInfo, replace: bool) -> Result<(), Halt> {
+        match self.delete_address_of(&entry.address, !replace).await {
+            Err(Halt::Refused(_)) if !replace => Err(another_routing(entry, &there.types)),
+            deleted => deleted,
+        }
     }
 
     /// Before something of another type takes its place, an address that routes in another way goes.
@@ -411,16 +412,21 @@ impl<'a> Carrier<'a> {
 
     /// Deletes an address with nothing but temporary queues, those of consumers that are attached right now.
     async fn delete_address(&self, address: &Slot) -> Result<(), Halt> {
+        self.delete_address_of(address, false).await
+    }
+
+    /// The same; with `guests`, the connections of those consumers end, so that they come again to what is made instead.
+    async fn delete_address_of(&self, address: &Slot, guests: bool) -> Result<(), Halt> {
         // Before it is sent: its removal may be told before its answer comes.
         let known = self.memory().addresses.remove(address).is_some();
-        let deleted = self.delete_unless_used(address).await;
+        let deleted = self.delete_unless_used(address, guests).await;
         if deleted.is_err() && known {
             self.memory().addresses.insert(address.clone(), ());
         }
         deleted
     }
 
-    async fn delete_unless_used(&self, address: &Slot) -> Result<(), Halt> {
+    async fn delete_unless_used(&self, address: &Slot, guests: bool) -> Result<(), Halt> {
         let refusal = match self.call(ops::delete_address(address, false)).await {
             Ok(_) => return Ok(()),
             Err(halt) if halt.is(Refusal::NotFound) => return Ok(()),
@@ -434,7 +440,8 @@ impl<'a> Carrier<'a> {
             params: json!([filter.to_string(), 1, 100]),
         };
         let bound = self.listed(bound).await?;
-        if let Some(kept) = bound.iter().find(|row| row.queue.durable) {
+        let others = |row: &ListedQueue| row.user.starts_with(OURS) && !row.is_of(self.owner);
+        if let Some(kept) = bound.iter().find(|row| row.queue.durable || others(row)) {
             return Err(Halt::Refused(format!(
                 "address {address} still has queue {} of {}, with {} messages: remove that first",
                 kept.queue.name,
@@ -444,6 +451,9 @@ impl<'a> Carrier<'a> {
         }
         if bound.is_empty() {
             return Err(refusal);
+        }
+        if guests {
+            self.call(ops::close_consumers(address)).await?;
         }
         match self.call(ops::delete_address(address, true)).await {
             Err(halt) if !halt.is(Refusal::NotFound) => Err(halt),

@@ -75,6 +75,11 @@ pub fn update_queue(name: &str, max_consumers: i32) -> Call {
     broker("updateQueue", json!([json!({ "name": name, "max-consumers": max_consumers }).to_string()]))
 }
 
+/// Makes a queue that is there one of `owner`.
+pub fn adopt_queue(name: &str, owner: &str) -> Call {
+    broker("updateQueue", json!([json!({ "name": name, "user": user(owner) }).to_string()]))
+}
+
 /// Destroys a queue with its messages; its address stays. With `remove_consumers` its consumers are detached,
 /// without them it is refused while there are any.
 pub fn destroy_queue(name: &str, remove_consumers: bool) -> Call {
@@ -90,6 +95,12 @@ pub fn create_address(name: &str, routing: Routing) -> Call {
 /// `with_queues`.
 pub fn delete_address(name: &str, with_queues: bool) -> Call {
     broker("deleteAddress", json!([name, with_queues]))
+}
+
+/// Ends the connections of all that receive from an address. Who sent to what was there before is refused otherwise for
+/// as long as his link lives: the broker remembers how that routed.
+pub fn close_consumers(address: &str) -> Call {
+    broker("closeConsumerConnectionsForAddress", json!([address]))
 }
 
 /// Sets all settings of the addresses that `matches`: an address, or all below a prefix
@@ -272,6 +283,8 @@ pub struct ListedQueue {
     pub user: String,
     /// Consumers attached when read.
     pub consumers: u64,
+    /// It was made for somebody who came there: nobody has asked for it.
+    pub by_itself: bool,
 }
 
 impl ListedQueue {
@@ -339,6 +352,8 @@ struct Row<'a> {
     consumer_count: Option<Cow<'a, str>>,
     #[serde(borrow)]
     user: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    auto_created: Option<Cow<'a, str>>,
 }
 
 impl Row<'_> {
@@ -353,7 +368,8 @@ impl Row<'_> {
         };
         let consumers = self.consumer_count.as_deref().and_then(|count| count.parse().ok()).unwrap_or_default();
         let user = self.user.as_deref().unwrap_or_default().to_owned();
-        Some(ListedQueue { queue, user, consumers: count(consumers) })
+        let by_itself = self.auto_created.as_deref() == Some("true");
+        Some(ListedQueue { queue, user, consumers: count(consumers), by_itself })
     }
 }
 
@@ -368,19 +384,37 @@ pub fn parse_names(answer: &Value) -> Result<Vec<String>, UnexpectedAnswer> {
     names.ok_or(UnexpectedAnswer { operation: "names" })
 }
 
-/// Reads the routing types out of the answer of [`address_info`]:
+/// An address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddressInfo {
+    /// Its routing types.
+    pub types: Vec<Routing>,
+    /// It was made for somebody who came there, or for a queue.
+    pub by_itself: bool,
+}
+
+/// Reads the answer of [`address_info`]:
 /// `Address [name=a, routingTypes={MULTICAST,ANYCAST}, autoCreated=false]`. A name may look like anything, so the
 /// last braces count.
 ///
 /// # Errors
 /// When there are none.
-pub fn parse_routing(answer: &Value) -> Result<Vec<Routing>, UnexpectedAnswer> {
-    let types = answer.as_str().and_then(|text| {
+pub fn parse_address(answer: &Value) -> Result<AddressInfo, UnexpectedAnswer> {
+    let info = answer.as_str().and_then(|text| {
         let (_, rest) = text.rsplit_once("routingTypes={")?;
-        let (types, _) = rest.split_once('}')?;
-        types.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(routing).collect::<Option<Vec<_>>>()
+        let (types, rest) = rest.split_once('}')?;
+        let types = types.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(routing);
+        Some(AddressInfo { types: types.collect::<Option<_>>()?, by_itself: rest.contains("autoCreated=true") })
     });
-    types.ok_or(UnexpectedAnswer { operation: "getAddressInfo" })
+    info.ok_or(UnexpectedAnswer { operation: "getAddressInfo" })
+}
+
+/// Reads the routing types out of it.
+///
+/// # Errors
+/// When there are none.
+pub fn parse_routing(answer: &Value) -> Result<Vec<Routing>, UnexpectedAnswer> {
+    parse_address(answer).map(|info| info.types)
 }
 
 /// Reads the answer of [`message_count`].

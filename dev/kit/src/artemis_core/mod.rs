@@ -60,6 +60,8 @@ pub struct Queue {
     pub messages: u64,
     /// Consumers on it: set by [`Core::set_consumers`].
     pub consumers: u64,
+    /// Made for somebody who came there: [`Core::come`].
+    pub auto_created: bool,
     id: u64,
 }
 
@@ -169,6 +171,10 @@ impl Core {
                 Ok(Value::Null)
             }
             "getAddressSettingsAsJSON" => Ok(Value::String(self.settings.merged_json(text(0)))),
+            "closeConsumerConnectionsForAddress" => {
+                self.dismiss(text(0));
+                Ok(Value::Bool(true))
+            }
             "listQueues" => self.list_queues(params),
             "listAddresses" => self.list_addresses(params),
             "getQueueNames" => Ok(json!(self.queues.keys().collect::<Vec<_>>())),
@@ -257,6 +263,32 @@ impl Core {
     /// Says how many consumers a queue has; false when there is no such queue.
     pub fn set_consumers(&mut self, queue: &str, consumers: u64) -> bool {
         self.queues.get_mut(queue).map(|queue| queue.consumers = consumers).is_some()
+    }
+
+    /// Somebody comes to an address to receive from it, as a router does: where there is none, and settings do not say
+    /// otherwise, it is made as a multicast one, with a queue for as long as he stays. Whether that was done.
+    pub fn come(&mut self, address: &str, queue: &str) -> bool {
+        let settings: Map<String, Value> =
+            serde_json::from_str(&self.settings.merged_json(address)).unwrap_or_default();
+        let off = |key: &str| settings.get(key) == Some(&Value::Bool(false));
+        if self.addresses.contains_key(address) || off("autoCreateAddresses") || off("autoCreateQueues") {
+            return false;
+        }
+        self.bind(queue, address, Routing::Multicast, (false, -1, "client".to_owned()));
+        if let Some(made) = self.queues.get_mut(queue) {
+            (made.auto_created, made.consumers) = (true, 1);
+        }
+        true
+    }
+
+    /// Who came to an address goes, and his queue with him.
+    fn dismiss(&mut self, address: &str) {
+        let guest = |(name, queue): (&String, &Queue)| {
+            (queue.address == address && queue.auto_created && !queue.durable).then(|| name.clone())
+        };
+        for name in self.queues.iter().filter_map(guest).collect::<Vec<_>>() {
+            self.unbind(&name);
+        }
     }
 
     fn check_refused(&self, name: &str) -> Result<(), String> {

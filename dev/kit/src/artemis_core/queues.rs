@@ -170,7 +170,17 @@ impl Core {
         let (durable, max_consumers, user) = rest;
         let address = address.to_owned();
         let id = self.id();
-        let queue = Queue { address, routing, durable, max_consumers, user, messages: 0, consumers: 0, id };
+        let queue = Queue {
+            address,
+            routing,
+            durable,
+            max_consumers,
+            user,
+            messages: 0,
+            consumers: 0,
+            auto_created: false,
+            id,
+        };
         self.queues.insert(name.to_owned(), queue);
     }
 
@@ -218,7 +228,7 @@ fn row(name: &str, queue: &Queue) -> Value {
         "id": queue.id.to_string(), "name": name, "address": queue.address, "filter": "",
         "durable": queue.durable.to_string(), "paused": "false", "temporary": "false", "purgeOnNoConsumers": "false",
         "consumerCount": queue.consumers.to_string(), "maxConsumers": queue.max_consumers.to_string(),
-        "autoCreated": "false", "user": queue.user, "routingType": queue.routing.as_str(), "messagesAdded": "0",
+        "autoCreated": queue.auto_created.to_string(), "user": queue.user, "routingType": queue.routing.as_str(), "messagesAdded": "0",
         "messageCount": queue.messages.to_string(), "messagesAcked": "0", "messagesExpired": "0",
         "deliveringCount": "0", "messagesKilled": "0", "directDeliver": "false", "exclusive": "false",
         "lastValue": "false", "lastValueKey": "", "scheduledCount": "0", "groupRebalance": "false",

@@ -133,22 +133,6 @@ async fn a_hundred_jobs_are_under_way_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_behind_a_long_read_waits_and_costs_no_session() {
-    let mut bench = bench();
-    for operation in ["listQueues", "getMessageCount"] {
-        bench.broker.state().slow.insert(operation, Duration::from_secs(20));
-    }
-    bench.put("s/q", Class::Change, hold(queue("s/q")));
-    let outcome = loop {
-        if let Link::Outcome(outcome) = bench.report().await {
-            break outcome;
-        }
-    };
-    assert_eq!(outcome.result, Ok(Done::Held));
-    assert_eq!(bench.broker.state().connects, 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_hung_broker_loses_its_session_and_the_job_is_done_on_the_next() {
     let mut bench = bench();
     bench.started().await;

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-use super::{Carrier, Halt, owner_of};
+use super::{Carrier, Halt, OURS, owner_of};
 use crate::drive::broker::link::{Call, CallError};
-use crate::drive::broker::ops::{self, ListedQueue, Refusal};
+use crate::drive::broker::ops::{self, AddressInfo, ListedQueue, Refusal};
 use crate::messaging::broker::{ObservedQueue, Routing};
 use crate::messaging::ids::Slot;
 
@@ -36,6 +36,11 @@ impl Carrier<'_> {
         match self.listed(ops::find_queue(name)).await?.pop() {
             None => Ok(None),
             Some(row) if row.is_of(self.owner) => Ok(Some(row.queue)),
+            // A broker that had lost everything made it for whoever was quicker than we: with the messages that came since.
+            Some(row) if row.by_itself && !row.user.starts_with(OURS) => {
+                self.call(ops::adopt_queue(name, self.owner)).await?;
+                Ok(Some(row.queue))
+            }
             Some(row) => Err(Halt::Refused(format!(
                 "queue {name} is there already, made by {}, and holds {} messages: remove it, or use another address",
                 owner_of(&row),
@@ -69,12 +74,16 @@ impl Carrier<'_> {
         }
     }
 
-    pub(super) async fn routing_types(&self, address: &str) -> Result<Option<Vec<Routing>>, Halt> {
+    pub(super) async fn address(&self, address: &str) -> Result<Option<AddressInfo>, Halt> {
         match self.call(ops::address_info(address)).await {
-            Ok(answer) => ops::parse_routing(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
+            Ok(answer) => ops::parse_address(&answer).map(Some).map_err(|error| Halt::Dead(error.to_string())),
             Err(halt) if halt.is(Refusal::NotFound) => Ok(None),
             Err(halt) => Err(halt),
         }
+    }
+
+    pub(super) async fn routing_types(&self, address: &str) -> Result<Option<Vec<Routing>>, Halt> {
+        Ok(self.address(address).await?.map(|info| info.types))
     }
 
     pub(super) async fn listed(&self, call: Call) -> Result<Vec<ListedQueue>, Halt> {
@@ -101,14 +110,7 @@ impl Carrier<'_> {
         let began = Instant::now();
         let answer = self.session.call(call);
         async move {
-            tokio::pin!(answer);
-            let answer = loop {
-                match timeout(self.deadline, &mut answer).await {
-                    Ok(answer) => break answer,
-                    Err(_) if self.behind_a_read() => {}
-                    Err(_) => break Err(CallError::TimedOut),
-                }
-            };
+            let answer = timeout(self.deadline, answer).await.unwrap_or(Err(CallError::TimedOut));
             let result = answer.as_ref().map_or_else(CallError::category, |_| "ok");
             self.meter.command(operation, result, began.elapsed());
             self.pace.answered(began);

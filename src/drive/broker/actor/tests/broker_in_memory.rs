@@ -1,6 +1,6 @@
 //! A broker in memory: queues, addresses, settings, and Artemis' words for what it refuses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct State {
     pub queues: BTreeMap<String, QueueState>,
     pub addresses: BTreeMap<String, Vec<String>>,
     pub settings: BTreeMap<String, Map<String, Value>>,
+    /// Addresses and queues that it made for somebody who came there.
+    pub by_itself: BTreeSet<String>,
     /// Every operation.
     pub calls: Vec<&'static str>,
     /// How long answers to an operation take.
@@ -105,7 +107,8 @@ impl State {
             "updateQueue" => {
                 let wanted: Value = serde_json::from_str(&text(0)).unwrap();
                 let queue = self.queues.get_mut(wanted["name"].as_str().unwrap()).ok_or("AMQ229017: no such queue")?;
-                queue.max_consumers = wanted["max-consumers"].as_i64().unwrap();
+                queue.max_consumers = wanted["max-consumers"].as_i64().unwrap_or(queue.max_consumers);
+                queue.user = wanted["user"].as_str().map_or(queue.user.clone(), str::to_owned);
                 Ok(Value::Null)
             }
             "destroyQueue" if self.remove_queue(&text(0)) => Ok(Value::Null),
@@ -146,10 +149,12 @@ impl State {
             "getAddressInfo" => match self.addresses.get(&text(0)) {
                 Some(types) => {
                     let types = types.join(",");
-                    Ok(format!("Address [name={}, routingTypes={{{types}}}, autoCreated=false]", text(0)).into())
+                    let by_itself = self.by_itself.contains(&text(0));
+                    Ok(format!("Address [name={}, routingTypes={{{types}}}, autoCreated={by_itself}]", text(0)).into())
                 }
                 None => Err("AMQ229203: Address Does Not Exist".into()),
             },
+            "closeConsumerConnectionsForAddress" => Ok(json!(true)),
             "getMessageCount" => {
                 let name = call.resource.strip_prefix("queue.").unwrap();
                 let queue = self.queues.get(name).ok_or("AMQ229067: Cannot find resource with name")?;
@@ -217,6 +222,7 @@ impl State {
                     "name": name, "address": queue.address, "routingType": queue.routing,
                     "durable": queue.durable.to_string(), "maxConsumers": queue.max_consumers.to_string(),
                     "messageCount": queue.messages.to_string(), "consumerCount": "0", "user": queue.user,
+                    "autoCreated": self.by_itself.contains(name).to_string(),
                 })
             })
             .collect();

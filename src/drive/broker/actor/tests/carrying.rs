@@ -1,5 +1,6 @@
 //! One job at a time: what is sent, and what becomes of it.
 
+use super::broker_in_memory::QueueState;
 use super::*;
 
 fn multicast(slot: &str) -> Entry {
@@ -202,4 +203,63 @@ async fn verifying_writes_only_a_difference() {
     // A key that is wanted no more counts as well.
     bench.broker.state().settings.get_mut("s/a").unwrap().insert("redeliveryDelay".into(), 5.into());
     assert_eq!(bench.does("s/a", verify()).await, Ok(Done::Repaired));
+}
+
+/// A queue that a client has made by coming there.
+fn guest(address: &str, durable: bool, routing: &str) -> QueueState {
+    let (address, routing, user) = (address.to_owned(), routing.to_owned(), "client".to_owned());
+    QueueState { address, routing, durable, max_consumers: -1, user, messages: 3 }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_the_broker_made_by_itself_is_taken_over_with_its_messages() {
+    let mut bench = bench();
+    bench.started().await;
+    {
+        let mut state = bench.broker.state();
+        state.addresses.insert("s/q".into(), vec!["ANYCAST".into()]);
+        state.queues.insert("s/q".into(), guest("s/q", true, "ANYCAST"));
+        state.by_itself.extend(["s/q".to_owned()]);
+    }
+    bench.put("s/q", Class::Change, hold(queue("s/q")));
+    assert_eq!(bench.outcome().await.result, Ok(Done::Held));
+    let state = bench.broker.state();
+    assert_eq!((state.queues["s/q"].user.as_str(), state.queues["s/q"].messages), ("waystation:o", 3));
+    assert_eq!(state.settings["s/q"]["maxDeliveryAttempts"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_the_broker_made_by_itself_is_made_anew_and_its_guests_come_again() {
+    let mut bench = bench();
+    bench.started().await;
+    {
+        let mut state = bench.broker.state();
+        state.addresses.insert("s/q".into(), vec!["MULTICAST".into()]);
+        state.queues.insert("1234".into(), guest("s/q", false, "MULTICAST"));
+        state.by_itself.extend(["s/q".to_owned(), "1234".to_owned()]);
+    }
+    bench.put("s/q", Class::Change, hold(queue("s/q")));
+    assert_eq!(bench.outcome().await.result, Ok(Done::Held));
+    let state = bench.broker.state();
+    assert_eq!(state.addresses["s/q"], ["ANYCAST"]);
+    assert_eq!(state.queues.keys().collect::<Vec<_>>(), ["s/q"]);
+    assert!(state.calls.contains(&"closeConsumerConnectionsForAddress"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_made_on_purpose_or_with_stored_messages_is_nobodys_to_take_away() {
+    for (by_itself, durable) in [(false, false), (true, true)] {
+        let mut bench = bench();
+        bench.started().await;
+        {
+            let mut state = bench.broker.state();
+            state.addresses.insert("s/q".into(), vec!["MULTICAST".into()]);
+            state.queues.insert("1234".into(), guest("s/q", durable, "MULTICAST"));
+            state.by_itself.extend(by_itself.then(|| "s/q".to_owned()));
+        }
+        bench.put("s/q", Class::Change, hold(queue("s/q")));
+        let words = bench.outcome().await.result.unwrap_err();
+        assert!(words.contains("is there already as MULTICAST"), "{words}");
+        assert_eq!(bench.broker.state().queues["1234"].messages, 3);
+    }
 }
