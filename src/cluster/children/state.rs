@@ -36,6 +36,8 @@ pub struct State {
     /// To be looked at.
     dirty: BTreeSet<Key>,
     busy: BTreeSet<Key>,
+    /// Since any of them became busy, a child was seen to go, or all were listed: an answer to them may be older.
+    outdated: bool,
     /// To be told of.
     moved: BTreeSet<Key>,
 }
@@ -74,10 +76,12 @@ impl State {
         self.wishes.clear();
         self.dirty.clear();
         self.busy.clear();
+        self.outdated = false;
         self.moved.clear();
     }
 
     pub fn synced(&mut self, kind: ChildKind) {
+        self.outdated |= !self.busy.is_empty();
         self.synced.insert(kind);
     }
 
@@ -95,6 +99,11 @@ impl State {
     }
 
     pub fn gone(&mut self, id: &ChildId) {
+        self.outdated |= !self.busy.is_empty();
+        self.forget_child(id);
+    }
+
+    fn forget_child(&mut self, id: &ChildId) {
         self.unindex(id);
         self.children.remove(id);
     }
@@ -200,10 +209,13 @@ impl State {
         self.dirty.insert(space.clone());
         for (id, now) in outcome.seen {
             match now {
+                // Perhaps it is gone since, and nobody will tell again: it is asked for once more.
+                Some(_) if self.outdated && !self.children.contains_key(&id) => {}
                 Some(child) => self.observed(id, child),
-                None => self.gone(&id),
+                None => self.forget_child(&id),
             }
         }
+        self.outdated &= !self.busy.is_empty();
         let wished = self.wishes.get_mut(space)?;
         wished.refused.retain(|endpoint, _| !outcome.tried.contains(endpoint));
         wished.failed.retain(|endpoint| !outcome.tried.contains(endpoint));
@@ -265,5 +277,43 @@ impl State {
             report.insert(endpoint.clone(), state);
         }
         report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messaging::exposure::{Protocol, ServiceWish};
+
+    /// The Services that are to be made now, with what their making brings.
+    fn makes(state: &mut State) -> Outcome {
+        let (_, plan) = state.next().unwrap();
+        let made = plan.into_iter().map(|action| match action {
+            Action::Apply { id, endpoint, owner, body, .. } => {
+                let owner = Some((Key::new(id.key.namespace.clone(), "shop"), owner.to_string()));
+                let now = Observed { uid: "child".into(), version: 5, owner, endpoint, body, ingress: None };
+                (id, Some(now))
+            }
+            other => panic!("{other:?}"),
+        });
+        Outcome { seen: made.collect(), ..Outcome::default() }
+    }
+
+    #[test]
+    fn what_was_deleted_before_the_answer_to_its_making_was_taken_in_is_made_again() {
+        let mut state = State::default();
+        ChildKind::ALL.into_iter().for_each(|kind| state.synced(kind));
+        let wish = ServiceWish { protocol: Protocol::Amqp, load_balancer: false, to: None };
+        let services = [("in".into(), wish)].into();
+        state.wish(Exposure { space: Key::new("team", "shop"), uid: "uid".into(), services });
+        let outcome = makes(&mut state);
+        let [(id, Some(made))] = &outcome.seen[..] else { panic!("{outcome:?}") };
+        // The watch is quicker than what else there was to do.
+        state.observed(id.clone(), made.clone());
+        state.gone(id);
+        state.finished(&Key::new("team", "shop"), outcome);
+        let again = makes(&mut state);
+        state.finished(&Key::new("team", "shop"), again);
+        assert!(state.next().is_none());
     }
 }
