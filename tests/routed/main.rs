@@ -8,8 +8,14 @@
 mod support;
 
 mod endpoints;
+mod kills;
 mod moves;
+#[path = "../faults/observer.rs"]
+#[allow(dead_code)]
+mod observer;
+mod outage;
 mod plane;
 mod restarts;
+mod returns;
 mod services;
 mod types;
