@@ -70,7 +70,7 @@ struct Shared {
     /// By the two keyed hashes of file, name and password: those themselves are not kept.
     known: Mutex<HashMap<(u64, u64), (bool, Instant)>>,
     keys: [RandomState; 2],
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     waiting: Mutex<HashMap<String, usize>>,
 }
 
@@ -102,17 +102,11 @@ pub async fn serve(listener: UnixListener, users: PathBuf) -> std::io::Result<()
 }
 
 fn router(folder: PathBuf) -> Router {
-    // Half of what there is, so that requests go on; at least one.
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let shared = Shared {
-        folder,
-        files: Mutex::default(),
-        known: Mutex::default(),
-        keys: [RandomState::new(), RandomState::new()],
-        turns: Semaphore::new((cpus / 2).max(1)),
-        waiting: Mutex::default(),
-    };
-    Router::new().route("/basic/{users}", get(answer)).with_state(Arc::new(shared))
+    routes(Arc::new(Shared::new(folder)))
+}
+
+fn routes(shared: Arc<Shared>) -> Router {
+    Router::new().route("/basic/{users}", get(answer)).with_state(shared)
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, InPath(users): InPath<String>, headers: HeaderMap) -> StatusCode {
@@ -138,6 +132,19 @@ fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
 }
 
 impl Shared {
+    fn new(folder: PathBuf) -> Self {
+        // Half of what there is, so that requests go on; at least one.
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            folder,
+            files: Mutex::default(),
+            known: Mutex::default(),
+            keys: [RandomState::new(), RandomState::new()],
+            turns: Arc::new(Semaphore::new((cpus / 2).max(1))),
+            waiting: Mutex::default(),
+        }
+    }
+
     async fn judge(self: &Arc<Self>, file: &str, name: &str, password: Vec<u8>) -> Verdict {
         let Some(users) = self.users(file) else { return Verdict::Unknown };
         let key = self.keys.each_ref().map(|keys| keys.hash_one((users.fingerprint, file, name, &password)));
@@ -166,11 +173,14 @@ impl Shared {
 
     /// In its turn; none when there are too many before it.
     async fn compute(self: &Arc<Self>, file: &str, hash: String, password: Vec<u8>) -> Option<bool> {
-        let _place = Place::take(Arc::clone(self), file)?;
-        let turn = timeout(LONGEST_WAIT, self.turns.acquire()).await.ok()?.ok()?;
-        // The turn ends with the work, even if nobody waits for the answer any more.
-        let work = tokio::task::spawn_blocking(move || hashes::verify(&hash, &password)).await;
-        drop(turn);
+        let place = Place::take(Arc::clone(self), file)?;
+        let turn = timeout(LONGEST_WAIT, Arc::clone(&self.turns).acquire_owned()).await.ok()?.ok()?;
+        // Both are given back when the work ends, even if nobody waits for the answer any more.
+        let work = tokio::task::spawn_blocking(move || {
+            let _held = (place, turn);
+            hashes::verify(&hash, &password)
+        })
+        .await;
         work.ok()
     }
 
@@ -334,5 +344,29 @@ mod tests {
         assert_eq!(others, (204, 204), "whoever was right before, and another tenant");
         assert!(guessed.iter().all(|status| matches!(status, 401 | 503)), "{guessed:?}");
         assert!(guessed.iter().filter(|status| **status == 503).count() >= WAITING * 2, "{guessed:?}");
+    }
+
+    #[tokio::test]
+    async fn whoever_hangs_up_does_not_make_room_for_another_guess_before_his_is_computed() {
+        let folder = Folder::new("hung-up");
+        // Takes some tenths of a second at least.
+        folder.write("slow", &format!("ann:$2b$13${}\n", "a".repeat(53)));
+        let shared = Arc::new(Shared::new(folder.0.clone()));
+        let (all, router) = (shared.turns.available_permits(), routes(Arc::clone(&shared)));
+        let asked = tokio::spawn(async move { ask(&router, "slow", &basic("ann", "guess")).await });
+        let turns = |wanted: usize| {
+            let shared = Arc::clone(&shared);
+            async move {
+                while shared.turns.available_permits() != wanted {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        timeout(Duration::from_secs(60), turns(all - 1)).await.unwrap();
+        asked.abort();
+        assert!(asked.await.unwrap_err().is_cancelled());
+        assert_eq!((shared.turns.available_permits(), lock(&shared.waiting)["slow"]), (all - 1, 1));
+        timeout(Duration::from_secs(60), turns(all)).await.unwrap();
+        assert!(lock(&shared.waiting).is_empty());
     }
 }
