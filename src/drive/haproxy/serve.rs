@@ -275,6 +275,10 @@ impl<'a> Session<'a> {
                 // What was surprised stays pending: the comparison knows better.
                 return Ok(());
             }
+            if self.work.ledger.is_settled() {
+                // Told before more is taken in: a stream of orders must not put off the word on those before it.
+                return Ok(());
+            }
         }
     }
 
