@@ -1,6 +1,7 @@
 //! What comes, changes and goes is served so, without a reload; what is wrong is told.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use waystation_kit::process::{eventually, inside_own_network};
@@ -27,6 +28,7 @@ async fn an_ingress_comes_is_scaled_and_certified_anew_and_goes_without_a_reload
     what_is_wrong_is_told_once(&world).await.context("told")?;
     users(&world).await.context("users")?;
     classes(&world).await.context("classes")?;
+    twins(&world).await.context("twins")?;
 
     // And goes.
     world.delete("ingress", "shop").await?;
@@ -200,4 +202,43 @@ async fn classes(world: &World) -> Result<()> {
     world.cluster.kubectl_text(&["wait", address, "--timeout=60s", "-n", "shop", "ingress/second"]).await?;
     second.terminate_agent().await?;
     second.terminate_supervisor().await
+}
+
+/// A second agent of the same RouterConfig, with a HAProxy of its own (on the same ports, as on another machine): both hold
+/// the same, and the status names both as long as they are there.
+async fn twins(world: &World) -> Result<()> {
+    let summary = |text: &str| format!("--for=jsonpath={{.status.edgesSummary}}={text}");
+    let mut twin = World::prepare(&world.cluster, "main").await?;
+    twin.rename("twin");
+    twin.start().await?;
+    world.cluster.kubectl_text(&["wait", &summary("2/2"), "--timeout=60s", "-n", "edge", "rcfg/main"]).await?;
+    eventually(PATIENCE, "both hold the same", || async {
+        let (ours, theirs) = (files(world.edge.folder())?, files(twin.folder())?);
+        for (name, text) in &ours {
+            ensure!(theirs.get(name) == Some(text), "{name} differs");
+        }
+        ensure!(ours.len() == theirs.len());
+        Ok(())
+    })
+    .await?;
+    twin.terminate_agent().await?;
+    world.cluster.kubectl_text(&["wait", &summary("1/1"), "--timeout=60s", "-n", "edge", "rcfg/main"]).await?;
+    twin.terminate_supervisor().await
+}
+
+/// What HAProxy is started from, but for keys, which each makes up for itself where there are none. The folder is named
+/// alike.
+fn files(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for part in ["backends", "maps"] {
+        for entry in std::fs::read_dir(folder.join(part))? {
+            let path = entry?.path();
+            all.insert(path.strip_prefix(folder)?.display().to_string(), std::fs::read_to_string(path)?);
+        }
+    }
+    for name in ["haproxy.cfg", "certs.list"] {
+        all.insert(name.to_owned(), std::fs::read_to_string(folder.join(name))?);
+    }
+    let here = folder.display().to_string();
+    Ok(all.into_iter().map(|(name, text)| (name, text.replace(&here, "FOLDER"))).collect())
 }

@@ -59,6 +59,11 @@ impl Edge {
         })
     }
 
+    /// Its agent is called that from the next start on.
+    pub fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+    }
+
     /// A port of 127.0.0.1 for plain HTTP.
     #[must_use]
     pub fn http(&self) -> u16 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Model;
 use super::link;
 use super::state::BackendDecision;
-use super::unit::{Need, Outcome, Reason, Unit};
+use super::unit::{Need, Outcome, Reason};
 use super::words::Levels;
 use crate::edge::class::{Balance, Class, Mode};
 use crate::edge::ids::{Key, Kind, Object};
@@ -153,11 +153,6 @@ impl Model {
         out.needs.insert(Need::Backend(id.clone()));
         let missing = || BackendDecision { name: names::UNAVAILABLE.into(), refused: true };
         self.decided.backends.get(id).cloned().unwrap_or_else(missing)
-    }
-
-    /// Units of all backends, for checks.
-    pub(super) fn backend_units(&self) -> impl Iterator<Item = Unit> + '_ {
-        self.indexes.backends.keys().cloned().map(Unit::Backend)
     }
 }
 

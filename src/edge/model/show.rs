@@ -27,13 +27,15 @@ pub struct Sizes {
 }
 
 impl Model {
-    /// How much there is.
+    /// How much there is. Asked for after every event, so that nothing is walked over.
     pub fn sizes(&self) -> Sizes {
+        // The RouterConfig's own, if it has a default backend.
+        let own = usize::from(self.decided.served.contains(&Key::new("", "")));
         Sizes {
-            ingresses: self.decided.served.iter().filter(|key| !key.name.is_empty()).count(),
+            ingresses: self.decided.served.len() - own,
             hosts: self.indexes.hosts.len(),
             routes: self.indexes.routes.len(),
-            backends: self.backend_units().count(),
+            backends: self.indexes.backends.len(),
             slots: self.wanted.slots().len(),
             problems: self.decided.problems.len(),
         }

@@ -261,3 +261,18 @@ fn what_comes_and_goes_within_a_batch_leaves_nothing() {
     world.settle();
     assert_eq!(world.held, before);
 }
+
+#[test]
+fn sizes_are_of_what_is_served() {
+    let mut world = World::plain();
+    world.ingress(ing("a/one", 1).path("h.com", "/", "web:80").path("h.com", "/x", "api:http"));
+    world.ingress(ing("a/two", 2).path("g.com", "/", "web:80"));
+    let sizes = world.model.sizes();
+    assert_eq!((sizes.ingresses, sizes.hosts, sizes.routes, sizes.backends), (2, 2, 3, 2));
+    let mut config = (*world.model.configured().unwrap().clone()).clone();
+    config.default_backend = Some(("web".into(), Port::Number(80)));
+    world.put(Input::RouterConfig(config.into()));
+    assert_eq!(world.model.sizes().ingresses, 2, "the RouterConfig's own is none");
+    world.gone(Kind::Ingress, "a/one").gone(Kind::Ingress, "a/two");
+    assert_eq!((world.model.sizes().ingresses, world.model.sizes().routes), (0, 1));
+}
