@@ -1,5 +1,7 @@
 //! Brokers in memory behind the drive's own seam, with everything that can go wrong between the two.
 
+pub mod hands;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -490,6 +492,10 @@ fn carry_out(world: &mut World, identity: &str, host: &str, call: &Call) -> Resu
         }
     }
     if let Some(broker) = world.brokers.get_mut(host) {
+        if call.operation == "closeConsumerConnectionsForAddress" {
+            // Of routers; operators receive from nothing of ours.
+            broker.losses += 1;
+        }
         broker.notify();
     }
     answer

@@ -12,6 +12,7 @@ use waystation_kit::artemis_core::Core;
 use crate::api::store::{Id, Plural, condition, deleting, finalizers, generation, uid};
 use crate::people::{CONFIGS, config_id};
 use crate::run::{broker_name, host, text};
+use crate::terms::{brokers_by_state, is_moving};
 use crate::wanted::Wanted;
 use crate::world::{OTHER_SPACE, World};
 
@@ -27,7 +28,7 @@ pub struct Scene<'a> {
 /// Compares everything; each difference is a violation.
 pub fn agreement(world: &mut World) {
     let mut found = Vec::new();
-    let World { routers, brokers, random, .. } = world;
+    let World { routers, brokers, random, .. } = &mut *world;
     for router in routers.values_mut() {
         router.live(brokers, random);
     }
@@ -39,6 +40,8 @@ pub fn agreement(world: &mut World) {
             scene.check_routers(index, &mut found);
         }
         scene.check_spaces(&mut found);
+        scene.check_room(&mut found);
+        scene.check_services(&mut found);
         for (id, address) in &scene.addresses {
             if let Err(wrong) = scene.check_address(address) {
                 found.push(format!("Address {}/{}: {wrong}", id.namespace, id.name));
@@ -118,6 +121,7 @@ impl Scene<'_> {
             let kind = text(&address["spec"]["type"]);
             let what = match (deleting(address), is_true(address, "Ready")) {
                 (true, _) => format!("deletion of a {kind} waits"),
+                (false, true) if is_moving(address) => format!("{kind} that moves"),
                 (false, true) => format!("{kind} Ready"),
                 (false, false) => reason(address, "Ready").to_owned(),
             };
@@ -273,7 +277,7 @@ impl Scene<'_> {
                     || lacks("expiryAddress", "deadLetter")
             }
             "WaitingForBroker" => self.config_of(address).is_none(),
-            _ => false,
+            reason => self.world.terms.is_some() && self.plan_refusal_holds(address, reason),
         };
         if holds { Ok(()) } else { Err("not Ready without a reason that holds".to_owned()) }
     }
@@ -289,19 +293,13 @@ impl Scene<'_> {
 
     /// What the Address asks for, on the brokers that it names.
     fn check_contents(&self, address: &Value) -> Result<(), String> {
-        let on: Vec<&str> =
-            address["status"]["brokers"].as_array().into_iter().flatten().map(|on| text(&on["name"])).collect();
-        let all = self
-            .config_of(address)
-            .and_then(|config| config["spec"]["messaging"]["brokers"]["external"]["hosts"].as_array());
-        let wanted = match (self.is_standard(address), text(&address["spec"]["type"])) {
-            (true, "anycast" | "multicast") => 0,
-            (true, "deadLetter") => all.map_or(0, Vec::len),
-            _ => 1,
-        };
-        if on.len() != wanted {
-            return Err(format!("Ready on {on:?}, and not on {wanted} brokers"));
+        let by_state = brokers_by_state(address);
+        let on = by_state.get("Active").cloned().unwrap_or_default();
+        let wanted = if self.is_standard(address) { self.wanted_brokers(address) } else { Some(1) };
+        if wanted.is_some_and(|wanted| on.len() != wanted) {
+            return Err(format!("Ready on {on:?}, and not on {wanted:?} brokers"));
         }
+        self.check_moves(address)?;
         on.into_iter().try_for_each(|on| self.check_contents_on(address, on))
     }
 

@@ -24,10 +24,27 @@ pub enum Lie {
     ForgottenLinks,
     /// From a router that was away nothing is ever removed.
     SkippedRemoval,
+    /// The links of an Address that stays are never removed: also not those to where it moves away from.
+    OpenWay,
+    /// The operator reads of more room than a plan gives.
+    WideGate,
+    /// What changes in an EndpointSlice never reaches a watch.
+    LostSlice,
+    /// Services are said to be made, and are not.
+    PhantomService,
+}
+
+/// What an installation must have for a bug to show.
+pub enum Needs {
+    Nothing,
+    Routers,
+    Plans,
+    Slices,
+    Endpoints,
 }
 
 impl Lie {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 14] = [
         Self::EarlyAnswer,
         Self::EmptyCount,
         Self::ForgottenFinalizer,
@@ -38,11 +55,21 @@ impl Lie {
         Self::EagerListener,
         Self::ForgottenLinks,
         Self::SkippedRemoval,
+        Self::OpenWay,
+        Self::WideGate,
+        Self::LostSlice,
+        Self::PhantomService,
     ];
 
-    /// Whether it takes routers to be told.
-    pub fn needs_routers(self) -> bool {
-        matches!(self, Self::EarlyRoute | Self::EagerListener | Self::ForgottenLinks | Self::SkippedRemoval)
+    /// What it takes to be told.
+    pub fn needs(self) -> Needs {
+        match self {
+            Self::EarlyRoute | Self::EagerListener | Self::ForgottenLinks | Self::SkippedRemoval => Needs::Routers,
+            Self::OpenWay | Self::WideGate => Needs::Plans,
+            Self::LostSlice => Needs::Slices,
+            Self::PhantomService => Needs::Endpoints,
+            _ => Needs::Nothing,
+        }
     }
 
     /// By its name in the code.

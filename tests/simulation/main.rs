@@ -10,15 +10,20 @@
 mod api;
 mod broker;
 mod check;
+mod choice;
 mod fleet;
 mod lies;
+mod newer;
 mod people;
 mod plan;
 mod random;
 mod router;
 mod run;
 mod seeds;
+mod services;
 mod shrink;
+mod slices;
+mod terms;
 mod trace;
 mod wanted;
 mod world;
@@ -115,4 +120,24 @@ fn finds_links_that_are_not_made_again() {
 #[test]
 fn finds_what_is_left_over_on_a_router_that_was_away() {
     found(Lie::SkippedRemoval);
+}
+
+#[test]
+fn finds_a_way_that_stays_open_into_what_is_being_left() {
+    found(Lie::OpenWay);
+}
+
+#[test]
+fn finds_a_space_that_is_given_more_than_its_plan_has() {
+    found(Lie::WideGate);
+}
+
+#[test]
+fn finds_a_router_that_nobody_was_told_of() {
+    found(Lie::LostSlice);
+}
+
+#[test]
+fn finds_a_service_that_was_never_made() {
+    found(Lie::PhantomService);
 }

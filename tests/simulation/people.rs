@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use waystation::api::{FORCE_DELETE_ANNOTATION, PRUNE_ORPHANS_ANNOTATION, RESYNC_ANNOTATION};
-use waystation_kit::artemis_core::Routing;
 
 use crate::api::store::{Id, Plural, Snapshot, deleting};
-use crate::broker::{Broker, millis};
+use crate::broker::{hands, millis};
 use crate::plan::{Action, Name};
-use crate::router::{hands, router_host, router_name};
+use crate::router::{router_host, router_name};
 use crate::run::{Story, broker_name, host};
+use crate::terms::Terms;
 use crate::world::{MIXED_SPACE, OTHER_SPACE, Shared, World, lock};
+use crate::{services, slices, terms};
 
 /// The RouterConfigs, with their owners: most is about the first; both are on the same brokers.
 pub const CONFIGS: [(&str, &str, &str); 2] = [("infra", "plane", "sim"), ("infra", "other", "elsewhere")];
@@ -55,8 +56,20 @@ pub fn create_config(world: &mut World, index: usize) {
             external["credentials"] = json!({ "secretName": SECRET.1 });
             routers["brokerCredentials"] = json!({ "secretName": SECRET.1 });
         }
+        if world.followed && index == 0 {
+            let credentials = external["credentials"].take();
+            external = slices::reference();
+            if !credentials.is_null() {
+                external["credentials"] = credentials;
+            }
+        }
         routers["external"] = external;
         messaging["routers"] = routers;
+    }
+    match index {
+        0 => world.put_terms(&mut messaging),
+        _ if world.terms.is_some() => Terms::default().put(&mut messaging),
+        _ => {}
     }
     let spec =
         json!({ "controllerName": "waystation", "allowedNamespaces": { "from": "All" }, "messaging": messaging });
@@ -78,54 +91,6 @@ pub fn put_secret(world: &mut World, number: u64) {
     if !world.create(&id, &json!({ "data": data.clone() })) {
         world.change(&id, |secret| secret["data"] = data);
     }
-}
-
-/// Whatever brokers refuse, they take now; what others put in the way goes. Whether there was anything.
-pub fn make_up(world: &mut World) -> bool {
-    let mut had = false;
-    for broker in world.brokers.values_mut() {
-        had |= broker.relent_all();
-        had |= std::mem::take(&mut broker.denies);
-        for name in broker.squatted.keys().cloned().collect::<Vec<_>>() {
-            had |= unsquat(broker, &name);
-        }
-    }
-    for router in world.routers.values_mut() {
-        had |= router.make_up();
-    }
-    had
-}
-
-/// A client that receives from a multicast address has a queue of its own there, for as long as it is connected.
-fn attach(broker: &mut Broker, address: &str) {
-    let multicast = |(name, types): (&str, Vec<Routing>)| name == address && types.contains(&Routing::Multicast);
-    if broker.core.addresses().any(multicast) {
-        let queue = json!({
-            "name": format!("client of {address}"), "address": address, "routing-type": "MULTICAST", "durable": false,
-            "user": "client", "auto-create-address": false,
-        });
-        let _ = broker.core.call("broker", "createQueue", &json!([queue.to_string(), false]));
-    }
-}
-
-fn squat(broker: &mut Broker, name: &str) {
-    let there = broker.core.addresses().any(|(address, _)| address == name);
-    let queue = json!({
-        "name": name, "address": name, "routing-type": "ANYCAST", "user": "somebody", "auto-create-address": true,
-    });
-    if broker.core.call("broker", "createQueue", &json!([queue.to_string(), false])).is_ok() {
-        broker.squatted.insert(name.to_owned(), !there);
-    }
-}
-
-/// The queue goes, and the address where that was made for it.
-fn unsquat(broker: &mut Broker, name: &str) -> bool {
-    let Some(made_address) = broker.squatted.remove(name) else { return false };
-    if broker.core.queue(name).is_some_and(|queue| queue.user == "somebody") {
-        let _ = broker.core.call("broker", "destroyQueue", &json!([name, true, made_address]));
-        broker.notify();
-    }
-    true
 }
 
 /// Whatever there is may be left over without having been seen to go.
@@ -175,7 +140,7 @@ pub fn disturb(world: &mut World, action: &Action) {
         Action::Quiet | Action::Snapshot | Action::Resync | Action::Prune => {}
         Action::RouterRestart { .. } | Action::RouterHang { .. } | Action::RouterSlow { .. } | Action::RouterCut(_) => {
         }
-        Action::Drift { .. } | Action::ConfigRouters(_) => {}
+        Action::Drift { .. } | Action::ConfigRouters(_) | Action::Endpoints(..) | Action::ServiceByHand { .. } => {}
         Action::StripAddress(_)
         | Action::StripSpace(_)
         | Action::Crash { .. }
@@ -238,6 +203,10 @@ pub fn act(story: &mut Story, action: &Action) {
             let spec = json!({
                 "type": if brokered { "brokered" } else { "standard" }, "routerConfigRef": { "name": config.1, "namespace": config.0 },
             });
+            let mut spec = spec;
+            if let Some(plan) = world.space_plan(*name) {
+                spec["plan"] = plan.into();
+            }
             world.create(&space_id(*name), &json!({ "spec": spec }));
         }
         Action::DeleteSpace(name) => world.delete(&space_id(*name)),
@@ -282,9 +251,13 @@ pub fn act(story: &mut Story, action: &Action) {
         Action::ConfigRouters(count) => {
             world.calm_routers = false;
             let count = (*count).min(world.routers.len());
-            world.change(&config_id(0), |config| {
-                config["spec"]["messaging"]["routers"]["external"]["hosts"] = router_hosts(count);
-            });
+            if world.followed {
+                slices::put(world, count);
+            } else {
+                world.change(&config_id(0), |config| {
+                    config["spec"]["messaging"]["routers"]["external"]["hosts"] = router_hosts(count);
+                });
+            }
         }
         Action::ConfigAllowed(all) => {
             let from = if *all { "All" } else { "Same" };
@@ -329,108 +302,23 @@ pub fn act(story: &mut Story, action: &Action) {
             world.trouble(ms / 1_000 + 2);
         }
         Action::Snapshot => story.snapshot = Some(world.api.snapshot()),
-        action => act_on_brokers(story, world, action),
-    }
-}
-
-fn act_on_brokers(story: &mut Story, world: &mut World, action: &Action) {
-    let now = world.now_us();
-    world.outages |= matches!(action, Action::BrokerHang { .. } | Action::BreakConnections(_));
-    match action {
-        Action::Send(space, address, count) => {
-            let address = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
-                let bound = broker.core.queues().filter(|(_, queue)| queue.address == address);
-                let bound: Vec<(String, u64)> = bound.map(|(name, queue)| (name.to_owned(), queue.messages)).collect();
-                for (queue, messages) in bound {
-                    broker.core.set_messages(&queue, messages + count);
-                    broker.arrived.insert(queue, now);
-                }
-            }
+        Action::ChangePlan(..)
+        | Action::ChangeSpacePlan(..)
+        | Action::ConfigPlans { .. }
+        | Action::DrainBroker { .. } => {
+            terms::act(world, action);
         }
-        Action::Drain(space, address) => {
-            let address = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
-                let bound = broker.core.queues().filter(|(_, queue)| queue.address == address);
-                let bound: Vec<String> = bound.map(|(name, _)| name.to_owned()).collect();
-                for queue in bound {
-                    broker.core.set_messages(&queue, 0);
-                }
-            }
-        }
-        Action::RemoveQueue(space, address) => {
-            let queue = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
-                let _ = broker.core.call("broker", "destroyQueue", &json!([queue, true, false]));
-                broker.notify();
-            }
-        }
-        Action::Refuse(space, address) => {
-            story.refusals = true;
-            let name = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut() {
-                broker.core.refuse(&name, "AMQ229999: not today");
-                broker.refused.insert(name.clone());
-            }
-        }
-        Action::Relent(space, address) => {
-            let name = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut() {
-                broker.core.relent(&name);
-                broker.refused.remove(&name);
-            }
-        }
-        Action::Squat(space, address) => {
-            story.refusals = true;
-            let name = world.prefix(*space) + address;
-            world.excused.insert(name.clone());
-            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
-                squat(broker, &name);
-            }
-        }
-        Action::Unsquat(space, address) => {
-            let name = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
-                unsquat(broker, &name);
-            }
-        }
-        Action::Attach(space, address) => {
-            let name = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
-                attach(broker, &name);
-            }
-        }
-        Action::Detach(space, address) => {
-            let name = world.prefix(*space) + address;
-            for broker in world.brokers.values_mut().filter(|broker| broker.up) {
-                let _ = broker.core.call("broker", "destroyQueue", &json!([format!("client of {name}"), true, false]));
-                broker.notify();
-            }
-        }
-        Action::Deny(broker) => {
-            story.refusals = true;
-            if let Some(broker) = world.brokers.get_mut(&host(*broker)) {
-                broker.denies = true;
-            }
-        }
-        Action::BrokerHang { broker, ms } => {
-            if let Some(broker) = world.brokers.get_mut(&host(*broker)) {
-                broker.hangs_until = Instant::now() + millis(*ms);
-            }
-        }
-        Action::BreakConnections(broker) => {
-            if let Some(broker) = world.brokers.get_mut(&host(*broker)) {
-                broker.lose_all("the connection was reset");
-            }
-        }
-        other => hands::act(story, world, other),
+        Action::Endpoints(..) | Action::ServiceByHand { .. } => services::act(world, action),
+        action => hands::act(story, world, action),
     }
 }
 
 fn create_address(world: &mut World, action: &Action) {
-    let Action::CreateAddress { name, space, address, kind, topic, dead, expiry, when_empty } = action else { return };
+    let Action::CreateAddress { name, space, address, kind, topic, dead, expiry, when_empty, plan } = action else {
+        return;
+    };
     let mut spec = json!({ "addressSpace": space, "address": address, "type": kind, "deletionPolicy": "Delete" });
-    let optional = [("topic", topic), ("deadLetterAddress", dead), ("expiryAddress", expiry)];
+    let optional = [("topic", topic), ("deadLetterAddress", dead), ("expiryAddress", expiry), ("plan", plan)];
     for (field, value) in optional {
         if let Some(value) = value {
             spec[field] = (*value).into();

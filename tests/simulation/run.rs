@@ -12,8 +12,9 @@ use crate::fleet::Fleet;
 use crate::lies::Lie;
 use crate::plan::{Action, Cause, NAMESPACES, Plan};
 use crate::router::{Router, router_host};
+use crate::terms::{Terms, is_moving};
 use crate::world::{Faults, LEASE, Shared, World, lock};
-use crate::{check, people};
+use crate::{check, people, slices};
 
 /// What came of a run.
 pub struct Outcome {
@@ -111,6 +112,11 @@ impl Story {
             people::put_secret(&mut world, 0);
         }
         world.single = plan.setup.single;
+        world.terms = plan.setup.planned.then(Terms::default);
+        world.followed = plan.setup.followed;
+        if plan.setup.followed {
+            slices::put(&mut world, plan.setup.routers);
+        }
         people::create_config(&mut world, 0);
         if plan.setup.second {
             people::create_config(&mut world, 1);
@@ -200,7 +206,7 @@ impl Story {
                 router.passwords = [current.clone()].into();
             }
         }
-        self.refusals |= people::make_up(&mut world);
+        self.refusals |= crate::broker::hands::make_up(&mut world);
         if secret {
             people::put_secret(&mut world, self.passwords);
         }
@@ -246,6 +252,7 @@ impl Story {
 
     async fn act(&mut self, action: &Action) {
         people::disturb(&mut lock(&self.world), action);
+        lock(&self.world).note_terms(action);
         if let Action::Measure(cause) = action {
             lock(&self.world).saw(&format!("{cause:?} by itself"));
         }
@@ -312,10 +319,9 @@ impl Story {
             let world = lock(&self.world);
             let all: Vec<_> = world.api.all(Plural::Addresses).map(|(_, address)| address).collect();
             let hidden = all.iter().any(|address| check::spoilt(address));
-            let drains = all.iter().any(|address| deleting(address));
-            let hosts =
-                world.api.get(&people::config_id(0)).map(|c| &c["spec"]["messaging"]["routers"]["external"]["hosts"]);
-            let serving = hosts.and_then(Value::as_array).map_or(0, Vec::len);
+            let drains = all.iter().any(|address| deleting(address) || is_moving(address));
+            let config = world.api.get(&people::config_id(0));
+            let serving = config.map_or(0, |config| slices::routers_of(&world, config).len());
             let counts = (address_writes(&world), world.commands, world.router_commands, space_writes(&world));
             (counts.0, counts.1, counts.2, counts.3, serving, drains, hidden)
         };

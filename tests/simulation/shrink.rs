@@ -23,7 +23,10 @@ pub fn shrink(plan: &Plan, lie: Option<Lie>) -> Plan {
         }
         size /= 2;
     }
-    let simpler: [fn(&mut Plan); 11] = [
+    let simpler: [fn(&mut Plan); 14] = [
+        |plan| plan.setup.exposed = false,
+        |plan| plan.setup.followed = false,
+        |plan| plan.setup.planned = false,
         |plan| plan.setup.second = false,
         |plan| plan.setup.single = false,
         |plan| plan.setup.faults.api = 0,

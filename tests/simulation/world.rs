@@ -15,6 +15,7 @@ use crate::lies::Lie;
 use crate::random::Random;
 use crate::router::Router;
 use crate::router::things::{Settled, Thing};
+use crate::terms::Terms;
 use crate::trace::Trace;
 
 /// Shared by everything in one run. Never held over an await.
@@ -105,6 +106,12 @@ pub struct World {
     pub single: bool,
     /// One space is of type brokered though there are routers.
     pub mixed: bool,
+    /// The terms of the first RouterConfig, where there are plans.
+    pub terms: Option<Terms>,
+    /// What spaces have may be more than their plans give.
+    pub terms_moved: bool,
+    /// The routers of the first RouterConfig are the endpoints of a Service.
+    pub followed: bool,
     /// How often what was seen at comparisons.
     pub seen: BTreeMap<String, u64>,
     lie: Option<Lie>,
@@ -157,6 +164,9 @@ impl World {
             forced: BTreeSet::new(),
             single: false,
             mixed: false,
+            terms: None,
+            terms_moved: false,
+            followed: false,
             seen: BTreeMap::new(),
             lie,
             lied: false,

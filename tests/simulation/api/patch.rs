@@ -15,6 +15,40 @@ pub fn apply_status(store: &mut Store, id: &Id, body: &Value) -> Result<Arc<Valu
     store.update(id, |object| object["status"] = status)
 }
 
+/// Server-side apply of an object by the only one who applies it; made where it is missing.
+pub fn apply(store: &mut Store, id: &Id, body: &Value) -> Result<Arc<Value>, Refusal> {
+    let wanted = body["metadata"]["uid"].as_str();
+    let Some(object) = store.get(id) else {
+        // Who knows its uid means one that is gone.
+        return if wanted.is_some() { Err((409, "Conflict")) } else { store.create(id, body) };
+    };
+    if wanted.is_some_and(|wanted| wanted != uid(object)) {
+        return Err((409, "Conflict"));
+    }
+    store.update(id, |object| merge(object, body))
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// Deletes an object, where it is still the one that is meant.
+pub fn delete(store: &mut Store, id: &Id, wanted: Option<&str>) -> Result<String, Refusal> {
+    let object = store.get(id).ok_or((404, "NotFound"))?;
+    if wanted.is_some_and(|wanted| wanted != uid(object)) {
+        return Err((409, "Conflict"));
+    }
+    store.delete(id)?;
+    Ok(r#"{"apiVersion":"v1","kind":"Status","status":"Success"}"#.to_owned())
+}
+
 /// A JSON patch, of which all operations succeed or none.
 pub fn json_patch(store: &mut Store, id: &Id, operations: &Value) -> Result<Arc<Value>, Refusal> {
     let before = Arc::clone(store.get(id).ok_or((404, "NotFound"))?);

@@ -1,5 +1,6 @@
 //! The API server as the operator's client reaches it, with everything that can go wrong on the way.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -285,6 +286,17 @@ impl ApiServer {
             world.api.create(&id, body)?;
             return world.api.text(&id, false);
         }
+        if ask.method == Method::DELETE {
+            let uid = body["preconditions"]["uid"].as_str();
+            return patch::delete(&mut world.api, &id, uid).map(Bytes::from);
+        }
+        if ask.content_type.contains("apply-patch") && !target.status {
+            if world.lies(Lie::PhantomService) && id.plural == Plural::Services && world.api.get(&id).is_none() {
+                return Ok(body.to_string().into());
+            }
+            patch::apply(&mut world.api, &id, body)?;
+            return world.api.text(&id, false);
+        }
         let object = if ask.method == Method::PUT {
             let object = world.api.get(&id).ok_or((404, "NotFound"))?;
             let version = &body["metadata"]["resourceVersion"];
@@ -311,8 +323,8 @@ impl ApiServer {
 
     fn list(&self, world: &mut World, ask: &Ask, target: &Target) -> Result<String, Refusal> {
         let limit = ask.param("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
-        let name = selected_name(ask);
-        let of = |id: &Id| matches(target, name.as_deref(), id);
+        let (selector, labels) = (Selector::of(ask), world.api.labels.clone());
+        let of = |id: &Id| selector.takes(target, id, &labels);
         let (items, version, next) = world.api.list(of, limit, ask.param("continue"))?;
         let items: Vec<String> = items.iter().map(|object| shown(object, ask.metadata_only)).collect();
         let metadata = json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
@@ -324,7 +336,7 @@ impl ApiServer {
         let target = ask.target.clone().unwrap();
         let timeout = ask.param("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(290);
         Wanted {
-            name: selected_name(ask),
+            selector: Selector::of(ask),
             target,
             replica: self.replica,
             from: ask.param("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or_default(),
@@ -340,17 +352,35 @@ pub fn shown(object: &Value, metadata_only: bool) -> String {
     text.unwrap()
 }
 
-/// The name of a `metadata.name=NAME` selector, the only one that is asked for.
-fn selected_name(ask: &Ask) -> Option<String> {
-    let selector = ask.param("fieldSelector")?.replace("%3D", "=");
-    Some(selector.strip_prefix("metadata.name=").unwrap().to_owned())
+/// What a list or watch is narrowed to: by `metadata.name=NAME`, by `LABEL` or by `LABEL=VALUE`.
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    name: Option<String>,
+    label: Option<(String, Option<String>)>,
 }
 
-/// Whether a list or watch of `target` has this object.
-pub fn matches(target: &Target, name: Option<&str>, id: &Id) -> bool {
-    id.plural == target.plural
-        && (target.namespace.is_empty() || target.namespace == id.namespace)
-        && name.is_none_or(|name| name == id.name)
+impl Selector {
+    fn of(ask: &Ask) -> Self {
+        let plain = |text: &str| text.replace("%3D", "=").replace("%2F", "/");
+        let name = ask.param("fieldSelector").map(plain);
+        let name = name.map(|selector| selector.strip_prefix("metadata.name=").unwrap().to_owned());
+        let label = ask.param("labelSelector").map(plain).map(|selector| match selector.split_once('=') {
+            Some((label, value)) => (label.to_owned(), Some(value.to_owned())),
+            None => (selector, None),
+        });
+        Self { name, label }
+    }
+
+    /// Whether a list or watch of `target` has this object.
+    pub fn takes(&self, target: &Target, id: &Id, labels: &BTreeMap<Id, Value>) -> bool {
+        id.plural == target.plural
+            && (target.namespace.is_empty() || target.namespace == id.namespace)
+            && self.name.as_ref().is_none_or(|name| *name == id.name)
+            && self.label.as_ref().is_none_or(|(label, wanted)| {
+                let has = labels.get(id).and_then(|labels| labels[label.as_str()].as_str());
+                has.is_some_and(|has| wanted.as_ref().is_none_or(|wanted| wanted == has))
+            })
+    }
 }
 
 /// The body of a refusal.

@@ -21,11 +21,21 @@ pub enum Plural {
     Namespaces,
     Secrets,
     Leases,
+    Services,
+    EndpointSlices,
 }
 
 impl Plural {
-    pub const ALL: [Self; 6] =
-        [Self::RouterConfigs, Self::AddressSpaces, Self::Addresses, Self::Namespaces, Self::Secrets, Self::Leases];
+    pub const ALL: [Self; 8] = [
+        Self::RouterConfigs,
+        Self::AddressSpaces,
+        Self::Addresses,
+        Self::Namespaces,
+        Self::Secrets,
+        Self::Leases,
+        Self::Services,
+        Self::EndpointSlices,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,6 +45,8 @@ impl Plural {
             Self::Namespaces => "namespaces",
             Self::Secrets => "secrets",
             Self::Leases => "leases",
+            Self::Services => "services",
+            Self::EndpointSlices => "endpointslices",
         }
     }
 
@@ -50,6 +62,8 @@ impl Plural {
             Self::Namespaces => ("v1", "Namespace"),
             Self::Secrets => ("v1", "Secret"),
             Self::Leases => ("coordination.k8s.io/v1", "Lease"),
+            Self::Services => ("v1", "Service"),
+            Self::EndpointSlices => ("discovery.k8s.io/v1", "EndpointSlice"),
         }
     }
 
@@ -103,7 +117,9 @@ pub struct Store {
     uids: u64,
     /// Whether new Addresses get the finalizer at admission.
     pub policy: bool,
-    moved: [Arc<Notify>; 6],
+    moved: [Arc<Notify>; 8],
+    /// Labels that objects had when they were made, also of those that are gone: nobody changes any.
+    pub labels: BTreeMap<Id, Value>,
     pages: BTreeMap<u64, (Vec<Arc<Value>>, u64)>,
     began: Instant,
     /// Addresses that went without having been seen to be deleted: by uid.
@@ -124,6 +140,7 @@ impl Store {
             uids: 0,
             policy,
             moved: Default::default(),
+            labels: BTreeMap::new(),
             pages: BTreeMap::new(),
             began: Instant::now(),
             unseen: BTreeSet::new(),
@@ -186,7 +203,23 @@ impl Store {
             self.objects.insert(id.clone(), Arc::clone(&object));
         }
         self.moved[id.plural as usize].notify_waiters();
+        if word == "DELETED" && id.plural == Plural::AddressSpaces {
+            self.collect(uid(&object));
+        }
         object
+    }
+
+    /// What belongs to an object goes with it.
+    fn collect(&mut self, owner: &str) {
+        let owned = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.is_some_and(|owners| owners.iter().any(|reference| reference["uid"] == owner))
+        };
+        let children = [Plural::Services, Plural::EndpointSlices].into_iter().flat_map(|plural| self.all(plural));
+        let gone: Vec<Id> = children.filter(|(_, object)| owned(object)).map(|(id, _)| id.clone()).collect();
+        for id in gone {
+            let _ = self.delete(&id);
+        }
     }
 
     /// Creates an object out of everything but its metadata; `finalizers` and `annotations` may come with it.
@@ -219,6 +252,9 @@ impl Store {
         metadata.insert("managedFields".into(), json!([{ "manager": "somebody" }]));
         if self.policy && id.plural == Plural::Addresses {
             metadata.insert("finalizers".into(), json!([ADDRESS_FINALIZER]));
+        }
+        if let Some(labels) = metadata.get("labels") {
+            self.labels.insert(id.clone(), labels.clone());
         }
         object["metadata"] = metadata.into();
         Ok(self.record(id, "ADDED", object))
@@ -306,7 +342,10 @@ impl Store {
                 self.unseen.insert(uid(object).to_owned());
             }
         }
+        let there: BTreeSet<String> = objects.values().map(|object| uid(object).to_owned()).collect();
+        let owner = |object: &Value| object["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
         self.objects = objects;
+        self.objects.retain(|_, object| owner(object).is_none_or(|owner| there.contains(&owner)));
         self.texts.clear();
         self.version += 10_000;
         self.history.clear();

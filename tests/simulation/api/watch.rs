@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::service::{Target, matches, status};
+use super::service::{Selector, Target, status};
 use super::store::{Plural, Refusal, partial};
 use crate::lies::Lie;
 use crate::world::{Shared, lock};
@@ -23,7 +23,7 @@ pub type Events = StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>;
 /// What is to be watched.
 pub struct Wanted {
     pub target: Target,
-    pub name: Option<String>,
+    pub selector: Selector,
     pub replica: usize,
     pub from: u64,
     /// Begins with everything that is there.
@@ -59,7 +59,7 @@ pub fn open(world: &Shared, wanted: Wanted) -> Result<Events, Refusal> {
 }
 
 fn send_initial(api: &super::store::Store, wanted: &Wanted, sender: &Sender) {
-    let all = api.all(wanted.target.plural).filter(|(id, _)| matches(&wanted.target, wanted.name.as_deref(), id));
+    let all = api.all(wanted.target.plural).filter(|(id, _)| wanted.selector.takes(&wanted.target, id, &api.labels));
     for (_, object) in all {
         let object = if wanted.target.plural.metadata_only() { partial(object) } else { (**object).clone() };
         let _ = sender.send(Ok(format!("{}\n", json!({ "type": "ADDED", "object": object })).into()));
@@ -149,11 +149,12 @@ fn step(world: &mut crate::world::World, wanted: &Wanted, position: u64, due: In
         return Next::Cut(world.random.chance(500));
     }
     let plural = wanted.target.plural;
-    let name = wanted.name.as_deref();
-    let found = world.api.since(plural, position).find(|change| matches(&wanted.target, name, &change.id));
+    let takes = |id| wanted.selector.takes(&wanted.target, id, &world.api.labels);
+    let found = world.api.since(plural, position).find(|change| takes(&change.id));
     let found = found.map(|change| (change.at, change.version, change.line.clone()));
     let Some((at, version, line)) = found else { return Next::Nothing };
-    if plural == Plural::Addresses && world.lies_once(Lie::LostEvent) {
+    let addresses = plural == Plural::Addresses && world.lies_once(Lie::LostEvent);
+    if addresses || (plural == Plural::EndpointSlices && world.lies(Lie::LostSlice)) {
         return Next::Line(due, version, Bytes::new());
     }
     let late = world.watch_delay(wanted.replica);

@@ -158,6 +158,10 @@ impl RouterSession for SimSession {
         self.abilities
     }
 
+    fn peer(&self) -> Option<std::net::IpAddr> {
+        self.way.host.parse().ok()
+    }
+
     fn call(&self, request: Request) -> BoxFuture<'static, Answered> {
         let (mut teller, told) = oneshot::channel();
         let Way { world, identity, host } = &self.way;
@@ -217,6 +221,16 @@ impl World {
     fn swallows(&self, host: &str, session: u64, request: &Request) -> bool {
         let again = self.routers.get(host).and_then(|r| r.sessions.get(&session)).is_some_and(|s| !s.first);
         let link = request.of == Type::AutoLink && matches!(request.operation, Operation::Create(..));
+        if let (Type::AutoLink, Operation::Delete(name)) = (request.of, &request.operation)
+            && self.lies(Lie::OpenWay)
+        {
+            let stays = |slot: &str| {
+                let mut addresses = self.api.all(crate::api::store::Plural::Addresses);
+                addresses.any(|(_, a)| !crate::api::store::deleting(a) && self.slot(a) == slot)
+            };
+            let links = self.routers.get(host).into_iter().flat_map(|router| router.core.auto_links());
+            return links.filter(|(_, link)| link.name.as_ref() == Some(name)).any(|(_, link)| stays(&link.address));
+        }
         let removal = !request.of.is_shown_whole() && matches!(request.operation, Operation::Delete(_));
         again && ((link && self.lies(Lie::ForgottenLinks)) || (removal && self.lies(Lie::SkippedRemoval)))
     }

@@ -72,7 +72,7 @@ impl Router {
     }
 
     /// Brings everything to what has become of it by now.
-    pub fn live(&mut self, brokers: &BTreeMap<String, Broker>, random: &mut Random) {
+    pub fn live(&mut self, brokers: &mut BTreeMap<String, Broker>, random: &mut Random) {
         if !self.up {
             return;
         }
@@ -87,7 +87,7 @@ impl Router {
                 Bound::Connection(name) => hosts.get(name),
                 _ => None,
             };
-            if let Some(broker) = host.and_then(|host| brokers.get(host)) {
+            if let Some(broker) = host.and_then(|host| brokers.get_mut(host)) {
                 self.attach(identity, &link, broker);
             }
         }
@@ -149,12 +149,17 @@ impl Router {
         }
     }
 
-    fn attach(&mut self, identity: u64, link: &AutoLink, broker: &Broker) {
+    fn attach(&mut self, identity: u64, link: &AutoLink, broker: &mut Broker) {
         let now = Instant::now();
         let Some(progress) = self.links.get_mut(&identity) else { return };
         let queue = link.external.as_deref().unwrap_or(&link.address);
-        let there = broker.core.queue(queue).is_some();
-        let destroyed = broker.destroyed.get(queue).copied().unwrap_or_default();
+        let dues = matches!(link.status, OperStatus::Failed | OperStatus::Attaching) && progress.at <= now;
+        // Where nobody has said otherwise, a broker makes what somebody comes for: not what an operator wants there.
+        let there = broker.core.queue(queue).is_some()
+            || (dues && broker.up && broker.core.come(queue, &format!("client of {queue} {identity}")))
+            || broker.core.queue(&format!("client of {queue} {identity}")).is_some();
+        let removed = |name: &str| broker.destroyed.get(name).copied().unwrap_or_default();
+        let destroyed = removed(queue) + removed(&format!("client of {queue} {identity}"));
         let retry = if progress.failed_before { RETRY } else { FIRST_RETRY };
         let failure = match link.status {
             // Who sends does not notice.

@@ -16,8 +16,10 @@ use serde_amqp::Value as Amqp;
 use tokio::time::Instant;
 use waystation_kit::router_core::{Answer, Core, Flavour, Request};
 
+use crate::people::CONFIGS;
 use link::Session;
 use live::{Connection, Link};
+use things::Thing;
 
 /// Before the names of a router's types.
 const PREFIX: &str = "org.apache.qpid.dispatch";
@@ -99,6 +101,17 @@ impl Router {
         self.hangs_until = Instant::now();
     }
 
+    /// Whether it brings messages of an address to a broker.
+    pub fn leads_into(&self, address: &str, broker: &str) -> bool {
+        (0..CONFIGS.len()).any(|config| {
+            self.things(config).iter().any(|thing| match thing {
+                Thing::Link { address: its, out, broker: to } => *out && its == address && to == broker,
+                Thing::Route { pattern, out, broker: to } => !*out && pattern == address && to == broker,
+                _ => false,
+            })
+        })
+    }
+
     fn delay(&self) -> Duration {
         let (by, until) = self.slow;
         if until > Instant::now() { by } else { Duration::ZERO }
@@ -145,7 +158,7 @@ fn words(value: &Amqp) -> &str {
 
 /// Where a router is.
 pub fn router_host(index: usize) -> String {
-    format!("router-{index}")
+    format!("10.0.0.{}", index + 1)
 }
 
 /// The name that a RouterConfig has for a router.

@@ -12,6 +12,8 @@ use crate::api::store::{Id, Plural, condition, deleting, generation, uid};
 use crate::check::{Object, Scene, is_true, spoilt};
 use crate::people::{CONFIGS, config_id, readiness_port};
 use crate::run::{host_of, text};
+use crate::slices;
+use crate::terms::is_moving;
 use crate::world::{OTHER_SPACE, World};
 
 /// An entity of an operator, as far as it matters. Brokers are told by where they are.
@@ -122,12 +124,10 @@ impl Scene<'_> {
     /// What routers hold for an Address, on the brokers that its status names.
     pub fn things_of(&self, address: &Value) -> Vec<Thing> {
         let pattern = self.world.slot(address);
-        let brokers: Vec<String> = address["status"]["brokers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|broker| host_of(text(&broker["name"])))
-            .collect();
+        let rows = address["status"]["brokers"].as_array().into_iter().flatten();
+        let rows: Vec<(String, bool)> =
+            rows.map(|row| (host_of(text(&row["name"])), row["state"] == "Draining")).collect();
+        let brokers: Vec<String> = rows.iter().map(|(broker, _)| broker.clone()).collect();
         let named = |distribution: &str, waypoint| {
             let distribution = distribution.to_owned();
             Thing::Address { pattern: pattern.clone(), distribution, waypoint }
@@ -143,8 +143,9 @@ impl Scene<'_> {
             "anycast" => vec![named("balanced", false)],
             "multicast" => vec![named("multicast", false)],
             "queue" => {
-                let links = brokers.iter().flat_map(|broker| [(broker, false), (broker, true)]);
-                let links = links.filter(|(_, out)| open || !out).map(|(broker, out)| link(broker, out));
+                let links = rows.iter().flat_map(|(broker, left)| [(broker, false, *left), (broker, true, *left)]);
+                let links = links.filter(|(_, out, left)| (open && !left) || !out);
+                let links = links.map(|(broker, out, _)| link(broker, out));
                 [named("balanced", true)].into_iter().chain(links).collect()
             }
             "deadLetter" => {
@@ -173,11 +174,9 @@ impl Scene<'_> {
 
     /// The routers of a RouterConfig, by name and place.
     fn routers_of<'a>(&'a self, config: &'a Value) -> impl Iterator<Item = (&'a str, &'a Router)> {
-        let hosts = config["spec"]["messaging"]["routers"]["external"]["hosts"].as_array();
-        hosts.into_iter().flatten().filter_map(|host| {
-            let router = self.world.routers.get(text(&host["host"]))?;
-            Some((text(&host["name"]), router))
-        })
+        slices::routers_of(self.world, config)
+            .into_iter()
+            .filter_map(|(name, at)| Some((name, self.world.routers.get(at)?)))
     }
 
     /// What each router of a RouterConfig holds against what it must hold.
@@ -230,7 +229,8 @@ impl Scene<'_> {
     /// The Addresses of standard spaces that are Ready.
     pub fn settled(&self) -> BTreeMap<String, Settled> {
         // Of one that cannot be read a new process knows nothing.
-        let counts = |a: &Value| is_true(a, "Ready") && !deleting(a) && self.is_standard(a) && !spoilt(a);
+        let counts =
+            |a: &Value| is_true(a, "Ready") && !deleting(a) && self.is_standard(a) && !spoilt(a) && !is_moving(a);
         let ready = self.addresses.iter().filter(|(_, a)| counts(a));
         let settled = ready.filter_map(|(id, address)| {
             let index = usize::from((id.namespace.as_str(), text(&address["spec"]["addressSpace"])) == OTHER_SPACE);
