@@ -71,15 +71,6 @@ impl Broker {
         }
     }
 
-    /// Refuses nothing any more; whether it did.
-    pub fn relent_all(&mut self) -> bool {
-        let refused = std::mem::take(&mut self.refused);
-        for name in &refused {
-            self.core.relent(name);
-        }
-        !refused.is_empty()
-    }
-
     /// Ends every connection.
     pub fn lose_all(&mut self, reason: &str) {
         self.losses += 1;

@@ -9,6 +9,17 @@ use crate::plan::Action;
 use crate::run::{Story, host};
 use crate::world::World;
 
+impl Broker {
+    /// Refuses nothing any more; whether it did.
+    pub fn relent_all(&mut self) -> bool {
+        let refused = std::mem::take(&mut self.refused);
+        for name in &refused {
+            self.core.relent(name);
+        }
+        !refused.is_empty()
+    }
+}
+
 /// Whatever brokers refuse, they take now; what others put in the way goes. Whether there was anything.
 pub fn make_up(world: &mut World) -> bool {
     let mut had = false;
