@@ -8,6 +8,7 @@ use kube::{CustomResource, KubeSchema, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::connector::{Forwarder, ForwarderStatus};
 use super::plans::PlanName;
 use super::settings::{FullPolicy, MessageTtl, Redelivery};
 
@@ -95,6 +96,14 @@ use super::settings::{FullPolicy, MessageTtl, Redelivery};
     validation = (
         "self.type in ['queue', 'topic'] || !has(self.fullPolicy)",
         "spec.fullPolicy is only for types queue and topic: remove it (a subscription follows its topic)"
+    ),
+    validation = (
+        "self.type in ['queue', 'subscription'] || !has(self.forwarders)",
+        "spec.forwarders are only for types queue and subscription: remove them"
+    ),
+    validation = (
+        "self.type != 'subscription' || !has(self.forwarders) || self.forwarders.all(f, f.direction == 'out')",
+        "a subscription gets its messages from its topic: a forwarder of it can only have direction out"
     ),
     validation = (
         "!(self.type in ['anycast', 'multicast']) || !has(self.deletionPolicy) || self.deletionPolicy == 'Delete'",
@@ -191,6 +200,18 @@ pub struct AddressSpec {
     /// waits until the last one is consumed; clients can still send meanwhile, so stop them first.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
+    /// For queues and subscriptions in spaces of type standard: up to 8 ways to or from remote addresses, over connectors
+    /// of the space. How each is, is told in status.forwarders; Ready does not wait for them. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(
+        merge_strategy = ListMerge::Map(vec!["name".into()]),
+        validation = (
+            "self.all(a, self.exists_one(b, b.direction == a.direction && b.remoteAddress == a.remoteAddress))",
+            "two forwarders have the same direction and remoteAddress: remove one"
+        )
+    )]
+    pub forwarders: Vec<Forwarder>,
 }
 
 /// What an address is.
@@ -286,6 +307,10 @@ pub struct AddressStatus {
     /// The redelivery in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redelivery: Option<Redelivery>,
+    /// How the forwarders are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub forwarders: Vec<ForwarderStatus>,
 }
 
 /// A broker that holds an address.

@@ -8,6 +8,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::connector::{Connector, ConnectorStatus};
 use super::plans::PlanName;
 
 /// What is asked for.
@@ -56,6 +57,10 @@ use super::plans::PlanName;
         "!has(self.endpoints) || self.type == 'standard'",
         "spec.endpoints lead to routers, which only spaces of type standard have: see status.endpoints for where clients \
          of a brokered one connect"
+    ),
+    validation = (
+        "!has(self.connectors) || self.type == 'standard'",
+        "spec.connectors are made by routers, which only spaces of type standard have: remove them"
     )
 )]
 pub struct AddressSpaceSpec {
@@ -78,6 +83,13 @@ pub struct AddressSpaceSpec {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub endpoints: Vec<EndpointSpec>,
+    /// Remote AMQP hosts that the routers connect to, in spaces of type standard, where the RouterConfig lets spaces have
+    /// some (messaging.routers.connectors): up to 16. Clients reach their addresses through the routers, and forwarders of
+    /// Addresses bring messages there and back. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub connectors: Vec<Connector>,
 }
 
 /// A way for clients to reach the routers.
@@ -186,6 +198,10 @@ pub struct AddressSpaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub endpoints: Vec<Endpoint>,
+    /// How the connectors are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub connectors: Vec<ConnectorStatus>,
 }
 
 /// A count of Addresses.

@@ -9,6 +9,7 @@
 pub mod address;
 pub mod address_space;
 pub mod conditions;
+pub mod connector;
 pub mod crds;
 pub mod duration;
 pub mod plans;

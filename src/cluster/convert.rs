@@ -3,6 +3,8 @@
 //! An object with a value that this version does not know is as good as one that does not decode: it is not guessed
 //! at. The two exceptions are the careful ones (`deletionPolicy`, `allowedNamespaces`).
 
+mod remote;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -144,6 +146,7 @@ pub fn router_config(object: &api::RouterConfig, cluster_uid: &str, listed: bool
         broker_credentials_secret: way
             .and_then(|way| way.broker_credentials.as_ref())
             .map(|login| secret(&login.secret_name)),
+        connectors: way.and_then(|way| way.connectors.as_ref()).map(remote::rules),
         readiness: way.map_or_else(Readiness::default, |way| Readiness {
             host: way.readiness.host.as_str().into(),
             port: way.readiness.port,
@@ -292,6 +295,11 @@ pub fn address_space(object: &api::AddressSpace, listed: bool) -> Result<Address
         standard,
         plan: spec.plan.as_ref().map(plan_name),
         endpoints: spec.endpoints.iter().map(endpoint).collect::<Result<_>>()?,
+        connectors: spec
+            .connectors
+            .iter()
+            .map(|connector| remote::connector(connector, &meta.key.namespace))
+            .collect::<Result<_>>()?,
         status: object.status.as_ref().map(status_body::read_address_space).unwrap_or_default(),
         meta,
     })
@@ -336,6 +344,7 @@ pub fn address(object: &api::Address, listed: bool) -> Result<Address> {
         max_size_bytes: spec.max_size_bytes,
         full_policy: full_policy(spec.full_policy)?,
         max_consumers: spec.subscription.as_ref().and_then(|subscription| subscription.max_consumers),
+        forwarders: spec.forwarders.iter().map(remote::forwarder).collect::<Result<_>>()?,
         when_empty: spec.deletion_policy != api::address::DeletionPolicy::Delete,
         status: object.status.as_ref().map(status_body::read_address).unwrap_or_default(),
         meta,

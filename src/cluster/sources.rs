@@ -104,10 +104,15 @@ impl Sources {
     /// # Errors
     /// When nobody takes inputs any more.
     pub async fn address_spaces(self) -> Result<(), Closed> {
+        let secrets = self.secrets.clone();
         let convert = |object: &api::AddressSpace, listed| {
-            convert::address_space(object, listed).map(|space| Input::AddressSpace(Box::new(space)))
+            let space = convert::address_space(object, listed)?;
+            let named = space.connectors.iter().filter_map(|connector| connector.credentials.clone());
+            secrets.set_of(Kind::AddressSpace, &space.meta.key, named);
+            Ok(Input::AddressSpace(Box::new(space)))
         };
-        self.follow(Kind::AddressSpace, Source::AddressSpaces, convert, |_| ()).await
+        let forget = |key: &Key| secrets.set_of(Kind::AddressSpace, key, []);
+        self.follow(Kind::AddressSpace, Source::AddressSpaces, convert, forget).await
     }
 
     /// Watches Addresses.

@@ -14,10 +14,12 @@ use crate::api;
 use crate::api::DurationText;
 use crate::api::address::AddressBrokerState as BrokerState;
 use crate::api::conditions::{ACCEPTED, ConditionValue, READY, find};
+use crate::api::connector::{ConnectorStatus, ForwarderStatus};
 use crate::messaging::exposure::EndpointStatus;
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{Redelivery, Ttl};
 use crate::messaging::output::Status;
+use crate::messaging::remote::Row;
 use crate::messaging::status::{
     AddressSpaceStatus, AddressStatus, Condition, Leaving, RouterConfigStatus, TargetState, TargetStatus,
 };
@@ -106,7 +108,23 @@ fn address_space(status: &AddressSpaceStatus, generation: i64) -> api::AddressSp
         address_prefix: status.address_prefix.as_deref().map(str::to_owned),
         broker: status.broker.as_deref().map(str::to_owned),
         endpoints: endpoint.into_iter().chain(status.endpoints.iter().map(row)).collect(),
+        connectors: status.connectors.iter().map(connector).collect(),
     }
+}
+
+fn connector(row: &Row) -> ConnectorStatus {
+    ConnectorStatus {
+        name: row.name.to_string(),
+        ready: row.ready,
+        reason: row.reason.to_owned(),
+        message: row.message.to_string(),
+        host: row.host.as_deref().map(str::to_owned),
+    }
+}
+
+fn forwarder(row: &Row) -> ForwarderStatus {
+    let (name, reason, message) = (row.name.to_string(), row.reason.to_owned(), row.message.to_string());
+    ForwarderStatus { name, ready: row.ready, reason, message }
 }
 
 fn address(status: &AddressStatus, generation: i64) -> api::AddressStatus {
@@ -142,6 +160,7 @@ fn address(status: &AddressStatus, generation: i64) -> api::AddressStatus {
             delay_multiplier: redelivery.delay_multiplier,
             max_delay: text(redelivery.max_delay_ms),
         }),
+        forwarders: status.forwarders.iter().map(forwarder).collect(),
     }
 }
 
@@ -215,6 +234,7 @@ pub fn read_address_space(status: &api::AddressSpaceStatus) -> AddressSpaceStatu
         broker: text(status.broker.as_ref()),
         endpoint: status.endpoints.first().filter(|_| brokered).and_then(at),
         endpoints: if brokered { Vec::new() } else { status.endpoints.iter().map(row).collect() },
+        connectors: status.connectors.iter().map(read_connector).collect(),
     }
 }
 
@@ -237,7 +257,23 @@ pub fn read_address(status: &api::AddressStatus) -> AddressStatus {
         // What is not readable differs from what is wanted, and is written anew.
         ttl: convert::ttl(status.message_ttl.as_ref()).unwrap_or_default(),
         redelivery: convert::redelivery(status.redelivery.as_ref()).unwrap_or_default(),
+        forwarders: status.forwarders.iter().map(read_forwarder).collect(),
     }
+}
+
+fn read_connector(row: &ConnectorStatus) -> Row {
+    Row {
+        name: row.name.as_str().into(),
+        ready: row.ready,
+        reason: known_reason(&row.reason),
+        message: row.message.as_str().into(),
+        host: text(row.host.as_ref()),
+    }
+}
+
+fn read_forwarder(row: &ForwarderStatus) -> Row {
+    let (name, message) = (row.name.as_str().into(), row.message.as_str().into());
+    Row { name, ready: row.ready, reason: known_reason(&row.reason), message, host: None }
 }
 
 fn leaving(broker: &api::address::AddressBroker) -> Option<Leaving> {

@@ -46,10 +46,12 @@ pub fn entry(address: &Address, slot: &Slot, refs: &References, defaults: &Defau
         AddressType::Multicast | AddressType::Topic => (Routing::Multicast, None),
         AddressType::Queue | AddressType::DeadLetter => (Routing::Anycast, queue(true, -1)),
         AddressType::Subscription => {
+            // With forwarders, every router is one more receiver.
+            let most = if address.forwarders.is_empty() { address.max_consumers.unwrap_or(1) } else { -1 };
             return Entry {
                 address: refs.topic.clone().unwrap_or_else(|| slot.clone()),
                 routing: Routing::Multicast,
-                queue: queue(true, address.max_consumers.unwrap_or(1)),
+                queue: queue(true, most),
                 settings: None,
                 ground,
             };

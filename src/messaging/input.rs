@@ -8,6 +8,7 @@ use super::endpoints::{Endpoints, ServiceRef};
 use super::exposure::{EndpointSpec, Exposed, Listeners};
 use super::ids::{Key, Kind, Slot, TargetId};
 use super::plans::{AddressPlan, SpacePlan};
+use super::remote::{ConnectorRules, ConnectorSpec, ForwarderSpec};
 use super::router::RouterLink;
 use super::status::{AddressSpaceStatus, AddressStatus, RouterConfigStatus};
 
@@ -64,6 +65,8 @@ pub struct RouterConfig {
     pub broker_ssl_profile: Option<Arc<str>>,
     /// The Secret with `username`, `password` by which routers log in to brokers.
     pub broker_credentials_secret: Option<Key>,
+    /// Which connectors spaces may have; none: none.
+    pub connectors: Option<ConnectorRules>,
     /// Where a router listens once it is filled.
     pub readiness: Readiness,
     /// Where the routers listen for clients.
@@ -256,6 +259,8 @@ pub struct AddressSpace {
     pub plan: Option<Arc<str>>,
     /// How clients shall reach it.
     pub endpoints: Vec<EndpointSpec>,
+    /// Remote hosts that the routers shall connect to.
+    pub connectors: Vec<ConnectorSpec>,
     /// The status that came with the object.
     pub status: AddressSpaceStatus,
 }
@@ -308,6 +313,8 @@ pub struct Address {
     pub max_consumers: Option<i32>,
     /// On deletion, wait for the last message.
     pub when_empty: bool,
+    /// Ways to and from remote hosts.
+    pub forwarders: Vec<ForwarderSpec>,
     /// The status that came with the object.
     pub status: AddressStatus,
 }

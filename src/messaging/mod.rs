@@ -15,5 +15,6 @@ pub mod names;
 pub mod output;
 pub mod plans;
 pub mod reason;
+pub mod remote;
 pub mod router;
 pub mod status;

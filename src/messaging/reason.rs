@@ -70,6 +70,25 @@ pub const PORT_NOT_FOUND: &str = "PortNotFound";
 /// The Service of the routers has more endpoints than are used.
 pub const TOO_MANY_ENDPOINTS: &str = "TooManyEndpoints";
 
+/// A connector is up on every router that serves.
+pub const CONNECTED: &str = "Connected";
+/// A router is not connected to the remote host; the message has its words.
+pub const NOT_CONNECTED: &str = "NotConnected";
+/// The RouterConfig lets spaces have no connectors.
+pub const CONNECTORS_NOT_ALLOWED: &str = "ConnectorsNotAllowed";
+/// The RouterConfig does not allow the remote host.
+pub const HOST_NOT_ALLOWED: &str = "HostNotAllowed";
+/// The RouterConfig does not allow the sslProfile.
+pub const SSL_PROFILE_NOT_ALLOWED: &str = "SslProfileNotAllowed";
+/// An Address of the space begins with the connector's name.
+pub const NAME_TAKEN: &str = "NameTaken";
+/// A forwarder's links are active.
+pub const ACTIVE: &str = "Active";
+/// The space has no such connector.
+pub const CONNECTOR_NOT_FOUND: &str = "ConnectorNotFound";
+/// The connector is not made, or was never connected.
+pub const CONNECTOR_NOT_READY: &str = "ConnectorNotReady";
+
 /// Every reason, for reading a status back.
 pub const ALL: &[&str] = &[
     ACCEPTED,
@@ -105,6 +124,15 @@ pub const ALL: &[&str] = &[
     NO_ENDPOINTS,
     PORT_NOT_FOUND,
     TOO_MANY_ENDPOINTS,
+    CONNECTED,
+    NOT_CONNECTED,
+    CONNECTORS_NOT_ALLOWED,
+    HOST_NOT_ALLOWED,
+    SSL_PROFILE_NOT_ALLOWED,
+    NAME_TAKEN,
+    ACTIVE,
+    CONNECTOR_NOT_FOUND,
+    CONNECTOR_NOT_READY,
 ];
 
 /// The reason as read from a status; an unknown one (of another version) becomes empty and so differs from all.

@@ -54,16 +54,16 @@ impl Direction {
 pub struct AutoLink {
     /// Which way.
     pub direction: Direction,
-    /// The broker's name in the RouterConfig.
+    /// The broker's name in the RouterConfig, or [`connection`](super::remote::connection).
     pub broker: Arc<str>,
     /// The name on the broker (address, or `address::queue`), where it is another than the slot.
     pub external: Option<Arc<str>>,
 }
 
-/// How the routers reach a broker.
+/// How the routers reach a broker or a remote host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Connector {
-    /// The broker's name in the RouterConfig.
+    /// The broker's name in the RouterConfig, or [`connection`](super::remote::connection).
     pub broker: Arc<str>,
     /// Host, as the routers see it.
     pub host: Arc<str>,
@@ -73,12 +73,23 @@ pub struct Connector {
     pub ssl_profile: Option<Arc<str>>,
     /// Secret with `username` and `password` for SASL PLAIN, and a number that changes with its contents.
     pub credentials: Option<(Key, u64)>,
+    /// What is different for a remote host; none of a broker.
+    pub remote: Option<Remote>,
+}
+
+/// What is different of a connection to a remote host. The host may not use the router by it: see [`Entry::Fence`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Remote {
+    /// Seconds of silence after which the host counts as gone.
+    pub idle_s: u32,
+    /// Bytes of the largest frame.
+    pub max_frame: u32,
 }
 
 impl Hash for Connector {
     /// Without the credentials: what is read is never compared with a secret.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.broker, &self.host, self.port, &self.ssl_profile).hash(state);
+        (&self.broker, &self.host, self.port, &self.ssl_profile, self.remote).hash(state);
     }
 }
 
@@ -103,6 +114,26 @@ pub enum Entry {
     },
     /// A connection to a broker.
     Connector(Connector),
+    /// A connection to a remote host, and what clients reach by it.
+    Remote {
+        /// The connection.
+        connector: Connector,
+        /// Patterns of addresses whose links are passed through, sorted.
+        patterns: Box<[Arc<str>]>,
+        /// What is taken off these addresses before the remote host sees them.
+        strip: Arc<str>,
+    },
+    /// A link between a queue and a remote host.
+    Forward(AutoLink),
+    /// An address between a broker and a remote host: a subscription's messages on their way.
+    Tap {
+        /// From the broker.
+        from: AutoLink,
+        /// To the remote host.
+        to: AutoLink,
+    },
+    /// What remote hosts may use of the router: nothing. A vhost policy without sources and targets.
+    Fence,
     /// The listener that says, by being there, that the router is filled.
     Readiness {
         /// What it binds.
@@ -115,6 +146,11 @@ pub enum Entry {
 /// The slot of a connector to a broker.
 pub fn connector_slot(broker: &str) -> Slot {
     format!("#connector/{broker}").into()
+}
+
+/// The slot of the policy for connections to remote hosts; it sorts before those, which are refused without it.
+pub fn fence_slot() -> Slot {
+    "#barrier".into()
 }
 
 /// The slot of the readiness listener.
@@ -131,6 +167,8 @@ pub struct Abilities {
     pub link_routes: bool,
     /// Listeners that put a prefix before every address.
     pub multi_tenant: bool,
+    /// It enforces policies, also on connections that it makes itself.
+    pub policies: bool,
 }
 
 impl Entry {
@@ -139,7 +177,9 @@ impl Entry {
         match self {
             Self::Address { links, .. } => links.iter().any(|link| *link.broker == *broker),
             Self::LinkRoute { broker: its, .. } => **its == *broker,
-            Self::Connector(_) | Self::Readiness { .. } => false,
+            Self::Forward(link) => *link.broker == *broker,
+            Self::Tap { from, to } => *from.broker == *broker || *to.broker == *broker,
+            Self::Connector(_) | Self::Remote { .. } | Self::Fence | Self::Readiness { .. } => false,
         }
     }
 
@@ -148,6 +188,11 @@ impl Entry {
         match self {
             Self::Address { waypoint: true, .. } if !abilities.waypoints => Some("waypoint addresses"),
             Self::LinkRoute { .. } if !abilities.link_routes => Some("link routes"),
+            Self::Remote { patterns, .. } if !patterns.is_empty() && !abilities.link_routes => Some("link routes"),
+            Self::Forward(_) | Self::Tap { .. } if !abilities.waypoints => Some("waypoint addresses"),
+            Self::Remote { .. } | Self::Fence if !abilities.policies => {
+                Some("vhost policy (enableVhostPolicy in its configuration), which keeps remote hosts off the router")
+            }
             _ => None,
         }
     }
@@ -165,6 +210,22 @@ impl Entry {
                 both.into_iter().chain([route(Direction::Out)]).collect()
             }
             Self::Connector(connector) => vec![Entity::Connector(connector.clone())],
+            Self::Remote { connector, patterns, strip } => {
+                let via = |direction, pattern: &Arc<str>| Entity::Via {
+                    direction,
+                    connection: connector.broker.clone(),
+                    pattern: pattern.clone(),
+                    strip: strip.clone(),
+                };
+                let ways = patterns.iter().flat_map(|p| [via(Direction::In, p), via(Direction::Out, p)]);
+                [Entity::Connector(connector.clone())].into_iter().chain(ways).collect()
+            }
+            Self::Forward(link) => vec![Entity::AutoLink(link.clone())],
+            Self::Tap { from, to } => {
+                let address = Entity::Address { distribution: Distribution::Balanced, waypoint: false };
+                vec![address, Entity::AutoLink(from.clone()), Entity::AutoLink(to.clone())]
+            }
+            Self::Fence => vec![Entity::Fence],
             Self::Readiness { host, port } => vec![Entity::Readiness { host: host.clone(), port: *port }],
         }
     }
@@ -195,8 +256,21 @@ pub enum Entity {
         /// Its `connection` is the connector of this broker.
         broker: Arc<str>,
     },
+    /// `router.config.linkRoute` to a remote host.
+    Via {
+        /// `direction`.
+        direction: Direction,
+        /// Its `connection`.
+        connection: Arc<str>,
+        /// `pattern`.
+        pattern: Arc<str>,
+        /// `delExternalPrefix`.
+        strip: Arc<str>,
+    },
     /// `connector`.
     Connector(Connector),
+    /// `vhost`.
+    Fence,
     /// `listener`.
     Readiness {
         /// `host`.

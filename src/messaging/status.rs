@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::exposure::EndpointStatus;
 use super::input::{Redelivery, Ttl};
+use super::remote::Row;
 
 /// A condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +107,8 @@ pub struct AddressSpaceStatus {
     pub endpoint: Option<(Arc<str>, u16)>,
     /// The endpoints of a standard space, by name.
     pub endpoints: Vec<EndpointStatus>,
+    /// The connectors, by name.
+    pub connectors: Vec<Row>,
 }
 
 /// What a queue that moves does on a broker which it leaves.
@@ -138,4 +141,6 @@ pub struct AddressStatus {
     pub ttl: Ttl,
     /// Effective redelivery.
     pub redelivery: Redelivery,
+    /// The forwarders, by name.
+    pub forwarders: Vec<Row>,
 }

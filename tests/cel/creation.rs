@@ -34,6 +34,7 @@ fn cases() -> Vec<Case> {
     cases.extend(router_configs());
     cases.extend(super::plans::cases());
     cases.extend(endpoints());
+    cases.extend(super::remotes::cases());
     cases.extend(super::edges::cases());
     cases
 }

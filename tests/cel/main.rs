@@ -10,6 +10,7 @@ mod creation;
 mod edges;
 mod plans;
 mod policy;
+mod remotes;
 
 use std::collections::BTreeSet;
 

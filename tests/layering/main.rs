@@ -67,15 +67,16 @@ const LAYERS: &[Layer] = &[
     // What the two models share.
     Layer { module: "key", internal: &[], external: External::Only(&[]), forbidden: WORLD },
     Layer { module: "maps", internal: &[], external: External::Only(&["ahash"]), forbidden: WORLD },
+    Layer { module: "off_limits", internal: &[], external: External::Only(&[]), forbidden: WORLD },
     Layer {
         module: "messaging",
-        internal: &["key", "maps"],
+        internal: &["key", "maps", "off_limits"],
         external: External::Only(&["ahash", "indexmap", "thiserror"]),
         forbidden: WORLD,
     },
     Layer {
         module: "edge",
-        internal: &["key", "maps"],
+        internal: &["key", "maps", "off_limits"],
         external: External::Only(&["ahash", "base64", "indexmap", "thiserror"]),
         forbidden: WORLD,
     },

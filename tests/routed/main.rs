@@ -15,6 +15,7 @@ mod moves;
 mod observer;
 mod outage;
 mod plane;
+mod remotes;
 mod restarts;
 mod returns;
 mod services;

@@ -21,9 +21,18 @@ pub struct Routed {
 impl Routed {
     /// One that knows nothing yet.
     pub async fn start() -> Result<Self> {
+        Self::with(RouterOptions::default()).await
+    }
+
+    /// One that enforces policies.
+    pub async fn with_policies() -> Result<Self> {
+        Self::with(RouterOptions { policies: true, ..RouterOptions::default() }).await
+    }
+
+    async fn with(options: RouterOptions) -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let id = format!("R{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let router = Router::start(RouterOptions { id, ..RouterOptions::default() }).await?;
+        let router = Router::start(RouterOptions { id, ..options }).await?;
         Ok(Self { router, readiness: free_port()? })
     }
 

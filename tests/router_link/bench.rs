@@ -29,7 +29,7 @@ use waystation_kit::router::Router;
 pub const OWNER: &str = "test";
 pub const HELD: std::result::Result<Done, String> = Ok(Done::Held { trouble: None });
 /// For what must happen: generous, since it is only ever waited for in full when a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 struct NoMeter;
 
@@ -219,5 +219,6 @@ pub fn connector(broker: &str, port: u16) -> Entry {
         port,
         ssl_profile: None,
         credentials: Some((Key::new("infra", "login"), 1)),
+        remote: None,
     })
 }

@@ -1,6 +1,7 @@
 //! The router drive against a router on loopback: a stand-in, or a real one when `WAYSTATION_QDROUTERD` names it.
 
 mod bench;
+mod remotes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ fn multicast() -> Entry {
 async fn the_schema_says_what_a_router_can_do() -> Result<()> {
     let router = Router::start(RouterOptions::default()).await?;
     let session = link_to(&router, Login::Anonymous).connect().await?;
-    let all = Abilities { waypoints: true, link_routes: true, multi_tenant: true };
+    let all = Abilities { waypoints: true, link_routes: true, multi_tenant: true, policies: false };
     ensure!(session.abilities() == all, "{:?}", session.abilities());
     let skupper = Router::start(RouterOptions { flavour: Flavour::Skrouterd, ..Default::default() }).await?;
     let session = link_to(&skupper, Login::Anonymous).connect().await?;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::login::{Credentials, Tls};
 use super::name_in_force;
+use crate::api::connector::ConnectorRules;
 
 /// Where the routers are, and how they reach the brokers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -35,6 +36,11 @@ pub struct Routers {
     /// EXTERNAL), else without a login (SASL ANONYMOUS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_credentials: Option<Credentials>,
+    /// Lets AddressSpaces have connectors to remote hosts (spec.connectors there). The routers need a vhost policy for that
+    /// (enableVhostPolicy in their own configuration): without one, a remote host could use everything on them, and no
+    /// connector is made. Default: spaces have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connectors: Option<ConnectorRules>,
 }
 
 /// Routers that someone else runs.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::messaging::reason;
+use crate::messaging::remote::Row;
 
 fn condition(status: bool, reason: &'static str) -> Option<Condition> {
     Some(Condition { status, reason, message: "why".into(), generation: 7, since_s: 1_700_000_000 })
@@ -38,6 +39,13 @@ fn every_status_comes_back_as_it_was_decided() {
         let read = through_the_api(Status::RouterConfig(Arc::new(config.clone())));
         assert_eq!(read_router_config(&read), config);
 
+        let remote = |name: &str, several: bool| Row {
+            name: name.into(),
+            ready: several,
+            reason: if several { reason::CONNECTED } else { reason::NOT_CONNECTED },
+            message: if several { "".into() } else { "router r: refused".into() },
+            host: several.then(|| "eu.example:5671".into()),
+        };
         let space = AddressSpaceStatus {
             accepted: condition(true, reason::ACCEPTED),
             ready: condition(true, reason::SERVING),
@@ -47,6 +55,7 @@ fn every_status_comes_back_as_it_was_decided() {
             broker: Some("b".into()),
             endpoint: Some(("10.0.0.1".into(), 5672)),
             endpoints: Vec::new(),
+            connectors: vec![remote("eu", true), remote("us", false)],
         };
         let space = if full { space } else { AddressSpaceStatus::default() };
         let read = through_the_api(Status::AddressSpace(Arc::new(space.clone())));
@@ -78,6 +87,7 @@ fn every_status_comes_back_as_it_was_decided() {
                 delay_multiplier: Some(1.1),
                 max_delay_ms: None,
             },
+            forwarders: vec![Row { host: None, ..remote("there", false) }],
         };
         let address = if full { address } else { AddressStatus::default() };
         let read = through_the_api(Status::Address(Arc::new(address.clone())));

@@ -23,6 +23,8 @@ pub enum Type {
     Connector,
     /// What the router listens on.
     Listener,
+    /// What may be used of it.
+    Vhost,
 }
 
 impl Type {
@@ -34,13 +36,14 @@ impl Type {
             Self::LinkRoute => "router.config.linkRoute",
             Self::Connector => "connector",
             Self::Listener => "listener",
+            Self::Vhost => "vhost",
         }
     }
 
     /// Whether a question is answered with all entities, whatever page it asks for: another part of the router
     /// answers for these, and knows no pages.
     pub fn is_shown_whole(self) -> bool {
-        matches!(self, Self::Connector | Self::Listener)
+        matches!(self, Self::Connector | Self::Listener | Self::Vhost)
     }
 }
 

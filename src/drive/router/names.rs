@@ -51,7 +51,11 @@ impl Names {
             }
             Entity::LinkRoute { direction: Direction::In, .. } => self.compose("route-in", slot, ""),
             Entity::LinkRoute { direction: Direction::Out, .. } => self.compose("route-out", slot, ""),
+            Entity::Via { direction, connection, pattern, strip } => {
+                self.compose(&format!("via-{}.{connection}", direction.as_str()), pattern, strip)
+            }
             Entity::Connector(connector) => self.connector(&connector.broker),
+            Entity::Fence => self.fence(),
             Entity::Readiness { .. } => self.readiness(),
         }
     }
@@ -61,12 +65,17 @@ impl Names {
         self.compose("ready", "", "")
     }
 
-    /// The name of the connector to a broker, which links are bound to.
+    /// The name of the policy that keeps remote hosts off the router, and of the vhost that it is for.
+    pub fn fence(&self) -> String {
+        self.compose("fence", "", "")
+    }
+
+    /// The name of the connector to a broker or a remote host, which links are bound to.
     pub fn connector(&self, broker: &str) -> String {
         self.compose("connector", broker, "")
     }
 
-    /// The broker that a connector of ours leads to.
+    /// The broker or remote host that a connector of ours leads to.
     pub fn broker(&self, connector: &str) -> Option<Arc<str>> {
         if !self.is_ours(connector) {
             return None;
@@ -76,7 +85,7 @@ impl Names {
     }
 
     fn compose(&self, what: &str, slot: &str, external: &str) -> String {
-        // Brokers have no `/` in their names, so that `what` ends at the first.
+        // Brokers and connections to remote hosts have no `/` in their names, so that `what` ends at the first.
         let mut shown = format!("{}{what}/{slot}", self.mark);
         let number = digest(&(&shown, external));
         if shown.len() > MOST_BYTES - DIGITS {

@@ -8,7 +8,10 @@ use super::link::{Operation, Request, Type};
 use super::names::Names;
 use crate::drive::amqp::Secret;
 use crate::messaging::ids::Slot;
-use crate::messaging::router::{AutoLink, Connector, Direction, Distribution, Entity, connector_slot, readiness_slot};
+use crate::messaging::remote::{address_of, forward_slot, is_remote, names_forwarder, phase, slot_at};
+use crate::messaging::router::{
+    AutoLink, Connector, Direction, Distribution, Entity, Remote, connector_slot, fence_slot, readiness_slot,
+};
 
 /// Seconds after which a silent broker counts as gone.
 const IDLE_SECONDS: u32 = 16;
@@ -23,8 +26,9 @@ pub fn type_of(entity: &Entity) -> Type {
     match entity {
         Entity::Address { .. } => Type::Address,
         Entity::AutoLink(_) => Type::AutoLink,
-        Entity::LinkRoute { .. } => Type::LinkRoute,
+        Entity::LinkRoute { .. } | Entity::Via { .. } => Type::LinkRoute,
         Entity::Connector(_) => Type::Connector,
+        Entity::Fence => Type::Vhost,
         Entity::Readiness { .. } => Type::Listener,
     }
 }
@@ -34,7 +38,7 @@ pub fn create(names: &Names, slot: &str, entity: &Entity, credentials: &Credenti
     let name = names.name(slot, entity);
     let attributes = match entity {
         Entity::Address { distribution, waypoint } => {
-            let mut address = json!({ "pattern": slot, "distribution": distribution.as_str() });
+            let mut address = json!({ "pattern": address_of(slot), "distribution": distribution.as_str() });
             if *waypoint {
                 // A router without this attribute may refuse it, whatever its value.
                 address["waypoint"] = true.into();
@@ -43,12 +47,15 @@ pub fn create(names: &Names, slot: &str, entity: &Entity, credentials: &Credenti
         }
         Entity::AutoLink(link) => {
             let mut attributes = json!({
-                "address": slot,
+                "address": address_of(slot),
                 "direction": link.direction.as_str(),
                 "connection": names.connector(&link.broker),
             });
             if let Some(external) = &link.external {
                 attributes["externalAddress"] = (**external).into();
+            }
+            if let Some(phase) = phase(slot, link.direction) {
+                attributes["phase"] = phase.into();
             }
             attributes
         }
@@ -57,7 +64,14 @@ pub fn create(names: &Names, slot: &str, entity: &Entity, credentials: &Credenti
             "direction": direction.as_str(),
             "connection": names.connector(broker),
         }),
-        Entity::Connector(connector) => create_connector(connector, credentials),
+        Entity::Via { direction, connection, pattern, strip } => json!({
+            "pattern": &**pattern,
+            "direction": direction.as_str(),
+            "connection": names.connector(connection),
+            "delExternalPrefix": &**strip,
+        }),
+        Entity::Connector(connector) => create_connector(names, connector, credentials),
+        Entity::Fence => json!({ "hostname": name, "allowUnknownUser": false, "groups": fence() }),
         // For probes, which need no more than a port that answers: nobody logs in here.
         Entity::Readiness { host, port } => json!({
             "host": &**host,
@@ -75,13 +89,36 @@ pub fn create(names: &Names, slot: &str, entity: &Entity, credentials: &Credenti
     Request { of: type_of(entity), operation: Operation::Create(name, attributes) }
 }
 
-fn create_connector(connector: &Connector, credentials: &Credentials) -> Value {
+/// What a remote host may do on the connection that a router made to it: answer the links that the router attaches, and
+/// attach none of its own. Whose connections these are is said by the connector, so that users and hosts do not matter.
+fn fence() -> Value {
+    json!({ "$connector": {
+        "users": "",
+        "remoteHosts": "*",
+        "sources": "",
+        "targets": "",
+        "allowDynamicSource": false,
+        "allowAnonymousSender": false,
+        "allowUserIdProxy": false,
+        "allowWaypointLinks": false,
+        "allowDynamicLinkRoutes": false,
+        "allowAdminStatusUpdate": false,
+        "allowFallbackLinks": false,
+    }})
+}
+
+fn create_connector(names: &Names, connector: &Connector, credentials: &Credentials) -> Value {
     let mut attributes = json!({
         "host": &*connector.host,
         "port": connector.port.to_string(),
         "role": "route-container",
-        "idleTimeoutSeconds": IDLE_SECONDS,
+        "idleTimeoutSeconds": connector.remote.map_or(IDLE_SECONDS, |remote| remote.idle_s),
     });
+    if let Some(remote) = connector.remote {
+        attributes["maxFrameSize"] = remote.max_frame.into();
+        // A router that does not know it refuses to open the connection.
+        attributes["policyVhost"] = names.fence().into();
+    }
     if let Some(profile) = &connector.ssl_profile {
         attributes["sslProfile"] = (**profile).into();
         attributes["verifyHostname"] = true.into();
@@ -111,8 +148,11 @@ pub fn attributes(of: Type) -> &'static [&'static str] {
     match of {
         Type::Address => &["name", "pattern", "distribution", "waypoint"],
         Type::AutoLink => &["name", "address", "direction", "connection", "externalAddress"],
-        Type::LinkRoute => &["name", "pattern", "direction", "connection"],
-        Type::Connector => &["name", "host", "port", "role", "sslProfile"],
+        Type::LinkRoute => &["name", "pattern", "direction", "connection", "delExternalPrefix"],
+        Type::Connector => {
+            &["name", "host", "port", "role", "sslProfile", "idleTimeoutSeconds", "maxFrameSize", "policyVhost"]
+        }
+        Type::Vhost => &["name", "hostname", "allowUnknownUser", "groups"],
         Type::Listener => &["name", "host", "port"],
     }
 }
@@ -139,16 +179,22 @@ pub fn shown(names: &Names, of: Type, get: impl Fn(&str) -> Option<Value>) -> Op
     };
     let name = text("name").filter(|name| names.is_ours(name))?;
     let broker = || names.broker(&text("connection")?);
+    let number = |attribute: &str| get(attribute)?.as_u64().and_then(|number| u32::try_from(number).ok());
     let port = || match get("port")? {
         Value::String(text) => text.parse().ok(),
         Value::Number(number) => number.as_u64().and_then(|port| u16::try_from(port).ok()),
         _ => None,
     };
     let slot: Option<Slot> = match of {
-        Type::Address | Type::LinkRoute => text("pattern").map(Into::into),
-        Type::AutoLink => text("address").map(Into::into),
+        Type::Address => text("pattern").map(|pattern| slot_at(&pattern)),
+        Type::LinkRoute => match broker().filter(|broker| is_remote(broker)) {
+            Some(connection) => Some(connector_slot(&connection)),
+            None => text("pattern").map(Into::into),
+        },
+        Type::AutoLink => link_slot(names, &name, text),
         Type::Connector => names.broker(&name).map(|broker| connector_slot(&broker)),
         Type::Listener => Some(readiness_slot()),
+        Type::Vhost => Some(fence_slot()),
     };
     let entity = (|| {
         Some(match of {
@@ -160,16 +206,34 @@ pub fn shown(names: &Names, of: Type, get: impl Fn(&str) -> Option<Value>) -> Op
                 let external = text("externalAddress").map(Arc::from);
                 Entity::AutoLink(AutoLink { direction: direction(&text("direction")?)?, broker: broker()?, external })
             }
+            Type::LinkRoute if is_remote(&*broker()?) => Entity::Via {
+                direction: direction(&text("direction")?)?,
+                connection: broker()?,
+                pattern: text("pattern")?.into(),
+                strip: text("delExternalPrefix")?.into(),
+            },
             Type::LinkRoute => Entity::LinkRoute { direction: direction(&text("direction")?)?, broker: broker()? },
             Type::Connector => {
                 text("role").filter(|role| role == "route-container")?;
+                let broker = names.broker(&name)?;
+                let remote = if is_remote(&broker) {
+                    text("policyVhost").filter(|vhost| *vhost == names.fence())?;
+                    Some(Remote { idle_s: number("idleTimeoutSeconds")?, max_frame: number("maxFrameSize")? })
+                } else {
+                    None
+                };
                 Entity::Connector(Connector {
-                    broker: names.broker(&name)?,
+                    broker,
+                    remote,
                     host: text("host")?.into(),
                     port: port()?,
                     ssl_profile: text("sslProfile").map(Into::into),
                     credentials: None,
                 })
+            }
+            Type::Vhost => {
+                let closed = get("allowUnknownUser") != Some(Value::Bool(true)) && get("groups")? == fence();
+                (closed && text("hostname")? == name).then_some(Entity::Fence)?
             }
             Type::Listener => Entity::Readiness { host: text("host")?.into(), port: port()? },
         })
@@ -181,6 +245,17 @@ pub fn shown(names: &Names, of: Type, get: impl Fn(&str) -> Option<Value>) -> Op
         _ => Shown::Stray(slot),
     };
     Some((name, shown))
+}
+
+/// The slot of an auto-link of this name.
+pub fn link_slot(names: &Names, name: &str, text: impl Fn(&str) -> Option<String>) -> Option<Slot> {
+    let address = text("address")?;
+    if !names_forwarder(name) {
+        return Some(slot_at(&address));
+    }
+    let connection = names.broker(&text("connection")?)?;
+    let external = text("externalAddress").unwrap_or_default();
+    Some(forward_slot(direction(&text("direction")?)?, &connection, &external, &address))
 }
 
 fn distribution(word: &str) -> Option<Distribution> {

@@ -18,6 +18,8 @@ use crate::drive::amqp::{ConnectError, Connector, Management, Opened, Reply, Req
 use crate::messaging::router::Abilities;
 
 const MANAGEMENT: &str = "$management";
+/// Of the one entity `policy`.
+const ENFORCED: &str = "enableVhostPolicy";
 const SESSION_WINDOW: u32 = 20_000;
 /// Before the names of all types of a router, known ones.
 const PREFIXES: [&str; 2] = ["org.apache.qpid.dispatch", "io.skupper.router"];
@@ -107,22 +109,32 @@ impl RouterSession for QpidSession {
 
 /// Which router it is, and what it can do. The whole schema is large; these two answers are not.
 async fn learn(management: &Management, deadline: Duration) -> Result<(&'static str, Abilities), LinkError> {
-    let ask = |operation: &'static str| async move {
-        let properties = vec![("operation", SimpleValue::String(operation.to_owned()))];
-        let request = management::Request { properties, body: Value::Map(OrderedMap::new()) };
-        let protocol = |message: String| LinkError { category: "protocol", message };
-        let reply = management.request(request, deadline).await.map_err(|error| protocol(error.to_string()))?;
-        let (status, words) = status(&reply);
-        match reply.body {
-            Value::Map(map) if status == 200 => Ok(map),
-            _ => Err(protocol(format!("{operation} is refused: {status} {words}"))),
-        }
+    let protocol = |message: String| LinkError { category: "protocol", message };
+    let ask = |properties: Vec<(&'static str, SimpleValue)>, body: OrderedMap<Value, Value>| async move {
+        let request = management::Request { properties, body: Value::Map(body) };
+        management.request(request, deadline).await.map_err(|error| protocol(error.to_string()))
     };
-    let attributes = ask("GET-ATTRIBUTES").await?;
-    understand(&attributes).ok_or_else(|| LinkError {
-        category: "protocol",
-        message: "not a router that can be managed: its schema has no router.config.address".to_owned(),
-    })
+    let text = |text: &str| SimpleValue::String(text.to_owned());
+    let reply = ask(vec![("operation", text("GET-ATTRIBUTES"))], OrderedMap::new()).await?;
+    let (status, words) = status(&reply);
+    let Value::Map(attributes) = reply.body else {
+        return Err(protocol(format!("GET-ATTRIBUTES is refused: {status} {words}")));
+    };
+    let (prefix, mut abilities) = understand(&attributes).filter(|_| status == 200).ok_or_else(|| {
+        protocol("not a router that can be managed: its schema has no router.config.address".to_owned())
+    })?;
+    let mut body = OrderedMap::new();
+    let wanted = vec![Value::String(ENFORCED.to_owned())];
+    body.insert(Value::String("attributeNames".to_owned()), Value::List(wanted));
+    let properties = vec![("operation", text("QUERY")), ("entityType", text(&format!("{prefix}.policy")))];
+    abilities.policies = enforces(ask(properties, body).await?);
+    Ok((prefix, abilities))
+}
+
+/// Whether a router says that it enforces its policies. One that has none does not.
+fn enforces(reply: Reply) -> bool {
+    let rows = if status(&reply).0 == 200 { rows(reply.body, &[ENFORCED]).ok() } else { None };
+    matches!(rows, Some(Answer::Rows(rows)) if rows.iter().flatten().any(|value| *value == Json::Bool(true)))
 }
 
 /// Before the names of a router's types, and what it can do, from its answer to GET-ATTRIBUTES; none where it has no
@@ -143,6 +155,8 @@ pub fn understand(attributes: &OrderedMap<Value, Value>) -> Option<(&'static str
             waypoints: address.iter().any(|name| name == "waypoint"),
             link_routes: of(Type::LinkRoute).is_some(),
             multi_tenant: listener.iter().any(|name| name == "multiTenant"),
+            // Having it and being told to keep to it are two things.
+            policies: false,
         };
         Some((*prefix, abilities))
     })

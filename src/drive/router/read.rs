@@ -110,6 +110,9 @@ pub async fn read(
     if abilities.link_routes {
         types.push_back(Type::LinkRoute);
     }
+    if abilities.policies {
+        types.push_back(Type::Vhost);
+    }
     for of in types {
         let attributes = match of {
             Type::Address if !abilities.waypoints => ops::attributes_without_waypoint(),

@@ -15,12 +15,15 @@ use tokio::time::{Instant, sleep_until};
 
 use super::carry::{Carrier, Halt, text};
 use super::link::Type;
+use super::ops::link_slot;
 use super::read::{by_position, pages};
 use crate::engine::jitter::doubling;
 use crate::messaging::ids::Slot;
+use crate::messaging::remote::in_words;
 use crate::messaging::router::{AutoLink, Direction, Entity, RouterLink as Report};
 
-const ATTRIBUTES: &[&str] = &["name", "address", "operStatus", "lastError"];
+const ATTRIBUTES: &[&str] =
+    &["name", "address", "operStatus", "lastError", "direction", "connection", "externalAddress"];
 /// The least time between two looks at all links.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Time between the looks for one second of looking.
@@ -87,7 +90,7 @@ impl Watch {
             Direction::In => "from",
             Direction::Out => "to",
         };
-        let mut words = format!("link {way} broker {} is {status}", link.broker);
+        let mut words = format!("link {way} {} is {status}", in_words(&link.broker));
         // It stays there when the link is active again.
         if let Some(error) = text(get("lastError")).filter(|error| !error.is_empty() && status != "active") {
             words = format!("{words}: {error}");
@@ -217,12 +220,13 @@ impl Carrier<'_> {
         let mut ill = Vec::new();
         pages(&self.caller, Type::AutoLink, ATTRIBUTES, PAGES, DEADLINE, |row| {
             let get = |attribute: &str| by_position(ATTRIBUTES, &row, attribute);
-            let Some(slot) = text(get("address")).map(Slot::from) else { return };
+            let Some(name) = text(get("name")) else { return };
+            let Some(slot) = link_slot(self.names(), &name, |attribute| text(get(attribute))) else { return };
             let active = text(get("operStatus")).as_deref() == Some("active");
             if active && !self.watch.troubles().links.contains_key(&slot) {
                 return;
             }
-            let Some(link) = text(get("name")).and_then(|name| self.link_of(&slot, &name)) else { return };
+            let Some(link) = self.link_of(&slot, &name) else { return };
             if active {
                 self.watch.edit(&slot, &link, |_| false);
             } else {

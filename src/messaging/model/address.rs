@@ -114,6 +114,7 @@ impl Model {
         if matches!(decision, Decision::Refuse(_) | Decision::Wait(_) | Decision::Pend(_)) {
             self.keep_route(key);
         }
+        self.hold_forwards(key, true);
         if self.addresses.get(key).is_some_and(|a| (a.accepted, a.holds.clone(), a.refused) != held) {
             self.mark_referrers(key);
             // Marking marks itself as well: once is enough, nothing else has changed for it.
@@ -340,6 +341,12 @@ impl Model {
                     winner.obj.address
                 ),
             );
+        }
+        if !address.accepted
+            && !address.held()
+            && let Some(refusal) = self.taken_by_connector(space, &address.canonical)
+        {
+            return Decision::Refuse(refusal);
         }
         if !address.accepted
             && let Err(refusal) = self.wanted_plan(address)

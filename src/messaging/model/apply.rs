@@ -10,6 +10,7 @@ use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Kind, Now};
 use crate::messaging::input::{Address, AddressSpace, Input, RouterConfig};
 use crate::messaging::names;
+use crate::messaging::remote::ConnectorSpec;
 
 impl Model {
     /// Takes one event in.
@@ -64,6 +65,9 @@ impl Model {
                 if let Some(configs) = self.configs_of_secret.get(&key) {
                     self.dirty_configs.extend(configs.iter().cloned());
                 }
+                if let Some(spaces) = self.spaces_of_secret.get(&key) {
+                    self.dirty_spaces.extend(spaces.iter().cloned());
+                }
             }
             Input::Endpoints(service, endpoints) => self.apply_endpoints(service, endpoints),
             Input::Exposed(space, uid, reports) => self.apply_exposed(space, &uid, reports),
@@ -98,6 +102,7 @@ impl Model {
             (space.told.out, space.timer_ms, space.since_ms, space.written_ms) = (None, None, ms, None);
             space.moved_ms = None;
             (space.exposure, space.exposed) = (None, None);
+            (space.rows_ms, space.remotes) = (None, Default::default());
             space.ever_accepted |= was_accepted(&space.told.status);
         }
         for address in self.addresses.values_mut() {
@@ -109,6 +114,7 @@ impl Model {
             address.admitted = admitted(&address.told.status);
             (address.in_line, address.weighs) = (None, None);
             address.leaving.clear();
+            address.forwards.clear();
             address.effective = Effective { ttl: address.told.status.ttl, redelivery: address.told.status.redelivery };
         }
         for members in self.members.values_mut() {
@@ -235,18 +241,32 @@ impl Model {
         }
         self.unname_service(key, config.obj.router_service.as_ref());
         for secret in config.obj.secrets() {
-            if let Some(configs) = self.configs_of_secret.get_mut(secret) {
-                configs.remove(key);
-                if configs.is_empty() {
-                    self.configs_of_secret.remove(secret);
-                    self.secrets.remove(secret);
-                }
-            }
+            remove_from(&mut self.configs_of_secret, secret, key);
+            self.forget_secret(secret);
         }
         // Everything held there is let go of: its addresses are judged anew.
         for space in self.spaces_of_config.get(key).cloned().unwrap_or_default() {
             self.dirty_spaces.insert(space.clone());
             self.mark_addresses_of(&space);
+        }
+    }
+
+    /// A Secret that nobody names any more is not followed.
+    fn forget_secret(&mut self, secret: &Key) {
+        if !self.configs_of_secret.contains_key(secret) && !self.spaces_of_secret.contains_key(secret) {
+            self.secrets.remove(secret);
+        }
+    }
+
+    /// The Secrets of a space's connectors are these now.
+    fn name_secrets(&mut self, space: &Key, before: &[ConnectorSpec], after: &[ConnectorSpec]) {
+        for secret in after.iter().filter_map(|connector| connector.credentials.as_ref()) {
+            self.spaces_of_secret.entry(secret.clone()).or_default().insert(space.clone());
+        }
+        let named = |secret: &Key| after.iter().any(|connector| connector.credentials.as_ref() == Some(secret));
+        for secret in before.iter().filter_map(|connector| connector.credentials.as_ref()).filter(|s| !named(s)) {
+            remove_from(&mut self.spaces_of_secret, secret, space);
+            self.forget_secret(secret);
         }
     }
 
@@ -258,9 +278,14 @@ impl Model {
             old.meta.uid != object.meta.uid || (&old.config, old.standard) != (&object.config, object.standard)
         });
         if replaced {
+            // Its Secrets are followed by its name: nobody tells of them again.
+            let secrets = object.connectors.iter().filter_map(|connector| connector.credentials.as_ref());
+            let known: Vec<_> = secrets.filter_map(|s| Some((s.clone(), *self.secrets.get(s)?))).collect();
             self.vanish_space(&key);
+            self.secrets.extend(known);
         }
         let Some(space) = self.spaces.get_mut(&key) else {
+            self.name_secrets(&key, &[], &object.connectors);
             self.spaces_of_config.entry(object.config.clone()).or_default().insert(key.clone());
             self.spaces_of_namespace.entry(key.namespace.clone()).or_default().insert(key.clone());
             let state = SpaceState {
@@ -274,6 +299,8 @@ impl Model {
                 broker: None,
                 exposure: None,
                 exposed: None,
+                remotes: Default::default(),
+                rows_ms: None,
                 cleared: false,
                 cleared_on: BTreeSet::new(),
                 written_ms: None,
@@ -294,10 +321,15 @@ impl Model {
         let old = std::mem::replace(&mut space.obj, object);
         let new = &space.obj.meta;
         let turned = old.meta.deleting != new.deleting || old.meta.force_delete != new.force_delete;
+        let connectors = space.obj.connectors.clone();
         if turned || old.meta.generation != new.generation {
             space.since_ms = self.now.mono_ms;
         }
-        if turned || guarded {
+        let other = old.connectors != connectors;
+        if other {
+            self.name_secrets(&key, &old.connectors, &connectors);
+        }
+        if turned || guarded || other {
             self.mark_addresses_of(&key);
         }
         self.dirty_spaces.insert(key.clone());
@@ -308,8 +340,10 @@ impl Model {
         if self.spaces.get(key).is_some_and(|space| !space.cleared) {
             self.clear_space(key);
         }
+        self.drop_remotes(key);
         let Some(space) = self.spaces.remove(key) else { return };
         self.expose_nothing(&space);
+        self.name_secrets(key, &space.obj.connectors, &[]);
         if let Some(at) = space.timer_ms {
             self.timers.remove(&(at, Timer::Space(key.clone())));
         }
@@ -348,6 +382,9 @@ impl Model {
             for dead in object.dead_letter.iter().chain(&object.expiry) {
                 members.dead_letter_users.entry(names::canonical(dead)).or_default().insert(key.clone());
             }
+            for forwarder in &object.forwarders {
+                members.forwarders.entry(forwarder.connector.clone()).or_default().insert(key.clone());
+            }
             let told = Told::new(object.status.clone(), object.meta.finalizer);
             let state = AddressState {
                 in_force: in_force(&object.status),
@@ -363,6 +400,7 @@ impl Model {
                 placed: Vec::new(),
                 holds: Vec::new(),
                 route: None,
+                forwards: Vec::new(),
                 unrouted: false,
                 waits: None,
                 taken: false,
@@ -388,6 +426,16 @@ impl Model {
         }
         let dead = |a: &Address| [a.dead_letter.clone(), a.expiry.clone()];
         let (before, after) = (dead(&old), dead(new));
+        if old.forwarders != new.forwarders
+            && let Some(members) = self.members.get_mut(&space)
+        {
+            for forwarder in &old.forwarders {
+                remove_from(&mut members.forwarders, &forwarder.connector, &key);
+            }
+            for forwarder in &new.forwarders {
+                members.forwarders.entry(forwarder.connector.clone()).or_default().insert(key.clone());
+            }
+        }
         self.dirty_addresses.insert(key.clone());
         if before != after {
             if let Some(members) = self.members.get_mut(&space) {
@@ -433,6 +481,9 @@ impl Model {
             }
             for dead in state.obj.dead_letter.iter().chain(&state.obj.expiry) {
                 remove_from(&mut members.dead_letter_users, &names::canonical(dead), key);
+            }
+            for forwarder in &state.obj.forwarders {
+                remove_from(&mut members.forwarders, &forwarder.connector, key);
             }
             empty = members.all.is_empty();
         }

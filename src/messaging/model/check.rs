@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use super::Model;
 use super::routers::Routed;
-use super::state::{Progress, Want};
+use super::state::{ConfigState, Progress, Want};
 use crate::messaging::broker::is_ground;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::names;
 use crate::messaging::plans::Charge;
+use crate::messaging::remote::of_connection;
+use crate::messaging::router::fence_slot;
 
 impl Model {
     /// Checks every invariant; the first one broken, in words. Costs everything: for tests and simulations.
@@ -141,6 +143,17 @@ impl Model {
         Ok(())
     }
 
+    /// Whether a slot of routers is wanted for a connector of a space.
+    fn is_of_a_connector(&self, config: &ConfigState, slot: &Slot) -> bool {
+        if *slot == fence_slot() {
+            return config.obj.connectors.is_some();
+        }
+        let Some((space, name)) = slot.strip_prefix("#connector/").and_then(of_connection) else { return false };
+        self.spaces.get(&space).is_some_and(|s| {
+            s.obj.config == config.obj.meta.key && s.remotes.get(name).is_some_and(|remote| remote.held)
+        })
+    }
+
     fn check_routes(&self) -> Result<(), String> {
         for (config, state) in &self.configs {
             let routers = &state.routers;
@@ -152,7 +165,7 @@ impl Model {
                     return Err(format!("{slot}: wanted and leaving do not agree"));
                 }
                 let Some(holder) = &route.holder else {
-                    let ours = routers.connectors.contains(slot);
+                    let ours = routers.connectors.contains(slot) || self.is_of_a_connector(state, slot);
                     let last = slot.rsplit("::").next().unwrap_or(slot);
                     let id = TargetId::router(config.clone(), "".into());
                     if route.wanted && !ours && !self.claimable(&id, last) {
@@ -161,7 +174,8 @@ impl Model {
                     continue;
                 };
                 let address = self.addresses.get(holder).ok_or(format!("{slot}: holder {holder} is gone"))?;
-                if address.route.as_ref().map(|r| &r.slot) != Some(slot) && !address.released {
+                let mut known = address.route.iter().chain(&address.forwards);
+                if !known.any(|route| route.slot == *slot) && !address.released {
                     return Err(format!("{slot}: {holder} does not know that it is routed"));
                 }
             }
@@ -194,6 +208,11 @@ impl Model {
         for (key, address) in &self.addresses {
             if let Some((broker, _)) = address.leaving.iter().find(|(broker, _)| address.placed.contains(broker)) {
                 return Err(format!("{key}: is on {broker} and leaves it"));
+            }
+            for route in &address.forwards {
+                if self.route_state(route).is_none_or(|s| s.holder.as_ref() != Some(key)) {
+                    return Err(format!("{key}: does not hold forwarder {}, though it says so", route.slot));
+                }
             }
             if let Some(route) = &address.route
                 && self.route_state(route).is_none_or(|s| s.holder.as_ref() != Some(key))

@@ -27,6 +27,7 @@ impl Model {
     /// Brings the drives of a RouterConfig into line with its spec, its Secrets and its annotations.
     pub(super) fn evaluate_config(&mut self, key: &Key) {
         self.sync_targets(key);
+        self.hold_fence(key);
         self.start_targets(key);
         self.rotate(key);
         self.give_up_waiting(key);
@@ -354,6 +355,7 @@ impl Model {
         for holder in routers.slots.values().filter_map(|s| s.holder.as_ref()) {
             if let Some(address) = self.addresses.get_mut(holder) {
                 address.route = None;
+                address.forwards.clear();
             }
         }
     }

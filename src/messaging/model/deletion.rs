@@ -73,6 +73,7 @@ impl Model {
             if let Some(address) = self.addresses.get_mut(key) {
                 address.waits = Some(text.into());
             }
+            self.hold_forwards(key, false);
             if let Some(route) = &route
                 && !self.close_the_way_in(key, route, &on, &slot)
             {
@@ -81,6 +82,9 @@ impl Model {
         } else {
             if let Some(address) = self.addresses.get_mut(key) {
                 address.waits = None;
+            }
+            if !self.clear_forwards(key) && !force {
+                return;
             }
             if let Some(route) = &route
                 && !self.unroute(key, route)
@@ -96,6 +100,9 @@ impl Model {
             return;
         }
         // No broker holds anything of it any more, or any that could be reached.
+        if !self.clear_forwards(key) && !force {
+            return;
+        }
         if let Some(route) = &route
             && !self.unroute(key, route)
             && !force
@@ -231,6 +238,7 @@ impl Model {
 
     /// Lets the finalizer go.
     fn release(&mut self, key: &Key) {
+        self.drop_forwards(key);
         self.let_go_of_all(key);
         self.unplace(key);
         self.give_back(key);
@@ -306,6 +314,7 @@ impl Model {
 
     /// Decides what becomes of what an Address held that is gone from the API server.
     pub(super) fn release_vanished(&mut self, key: &Key) {
+        self.drop_forwards(key);
         let Some(address) = self.addresses.get(key) else { return };
         let route = address.route.clone();
         if address.holds.is_empty() {

@@ -10,7 +10,8 @@ use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::{self, Readiness};
 use crate::messaging::names;
-use crate::messaging::router::{self, Entry, Job, RouterLink, Wish, connector_slot, readiness_slot};
+use crate::messaging::remote::is_remote;
+use crate::messaging::router::{self, Entry, Job, RouterLink, Wish, connector_slot, fence_slot, readiness_slot};
 use crate::messaging::status::TargetState;
 
 impl Model {
@@ -76,6 +77,14 @@ impl Model {
             RouterLink::Connector(broker, words) => {
                 let down = words.is_some();
                 let before = router.connectors.insert(broker.clone(), words);
+                if is_remote(&broker) {
+                    // It may turn often, and is nobody else's matter.
+                    self.remote_turned(&broker);
+                    if down && !matches!(before, Some(Some(_))) {
+                        self.renew_connector(id, &broker);
+                    }
+                    return;
+                }
                 // What waits for it, or is told of its links, is judged anew.
                 self.router_turned(id);
                 if down && !matches!(before, Some(Some(_))) {
@@ -234,6 +243,8 @@ impl Model {
         let Some(config) = self.configs.get(&id.config) else { return };
         let known = |slot: &Slot| config.routers.slots.contains_key(slot) || gone.contains(slot);
         let spared = |slot: &Slot| match slot.strip_prefix('#') {
+            Some(_) if *slot == fence_slot() => false,
+            Some(_) if let Some(spared) = self.spares(slot) => spared,
             Some(ours) => ours.strip_prefix("connector/").is_none_or(|broker| config.targets.contains_key(broker)),
             None => self.unreadable(config.obj.single, slot) || self.may_stand_for(id, slot),
         };

@@ -13,6 +13,7 @@ impl Model {
         let canonical = state.canonical.clone();
         let kind = state.obj.kind;
         self.mark_claimants(&space, &canonical);
+        self.mark_connector_of(&space, &canonical);
         let Some(members) = self.members.get(&space) else { return };
         for refs in [&members.subscriptions, &members.dead_letter_users] {
             if let Some(keys) = refs.get(&canonical) {

@@ -12,6 +12,7 @@ mod deletion;
 mod draining;
 mod expose;
 mod fill;
+mod forwarding;
 mod line;
 mod marks;
 mod moving;
@@ -19,6 +20,7 @@ mod place;
 mod placing;
 mod quota;
 mod references;
+mod remotes;
 mod routers;
 mod routes;
 mod services;
@@ -58,6 +60,8 @@ pub struct Timing {
     pub counts_ms: u64,
     /// And so long after they began to move: an Address that comes becomes Ready meanwhile and is counted once.
     pub counts_wait_ms: u64,
+    /// What is told of connectors moves at most this often.
+    pub rows_ms: u64,
     /// What a broker holds is compared this often (plus up to a tenth).
     pub resync_ms: u64,
     /// First wait before a refused job is tried again; doubles to `retry_cap_ms`.
@@ -81,6 +85,7 @@ impl Default for Timing {
             down_ms: 1_000,
             counts_ms: 2_000,
             counts_wait_ms: 1_000,
+            rows_ms: 10_000,
             resync_ms: 600_000,
             retry_ms: 30_000,
             retry_cap_ms: 600_000,
@@ -115,6 +120,7 @@ pub struct Model {
     spaces_of_config: Map<Key, BTreeSet<Key>>,
     spaces_of_namespace: Map<Arc<str>, BTreeSet<Key>>,
     configs_of_secret: Map<Key, BTreeSet<Key>>,
+    spaces_of_secret: Map<Key, BTreeSet<Key>>,
     configs_of_service: Map<Key, BTreeSet<Key>>,
     /// What the EndpointSlices of Services say that RouterConfigs name.
     endpoints: Map<Key, Endpoints>,
@@ -162,6 +168,7 @@ impl Model {
             spaces_of_config: Map::default(),
             spaces_of_namespace: Map::default(),
             configs_of_secret: Map::default(),
+            spaces_of_secret: Map::default(),
             configs_of_service: Map::default(),
             endpoints: Map::default(),
             labels: Map::default(),

@@ -9,6 +9,7 @@ use super::target::backoff;
 use super::{Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::remote::in_words;
 use crate::messaging::router::{self, Connector, Done, Entry, Job, Outcome, Wish, connector_slot, readiness_slot};
 
 /// What an Address wants of its routers.
@@ -142,8 +143,10 @@ impl Model {
         }
         let holder = routers.slots.remove(&route.slot).and_then(|state| state.holder);
         routers.leaving.remove(&route.slot);
+        self.remote_moved(&route.slot);
         match holder.and_then(|holder| self.addresses.get_mut(&holder)) {
-            Some(address) => address.route = None,
+            Some(address) if address.route.as_ref() == Some(route) => address.route = None,
+            Some(address) => address.forwards.retain(|forward| forward != route),
             // An Address of the same name may have waited for it to go.
             None => {
                 let id = TargetId::router(route.config.clone(), "".into());
@@ -178,6 +181,8 @@ impl Model {
                 (true, Some(what)) => {
                     *at = Routed::Unsupported(what);
                     router.objections.insert(route.slot.clone());
+                    // Nobody answers.
+                    router.fill.remove(&route.slot);
                     continue;
                 }
                 (true, None) => Wish::Hold(state.entry.clone()),
@@ -240,6 +245,7 @@ impl Model {
         router.fill.remove(&slot);
         let holder = state.holder.clone();
         self.dirty_addresses.extend(holder);
+        self.remote_moved(&slot);
         let route = Route { config: id.config.clone(), slot };
         self.forget_route(&route);
         if let Some(at) = again {
@@ -276,9 +282,9 @@ impl Model {
             match state.at.get(router.place) {
                 Some(Routed::Acked(_)) => worse(match router.way_to(&state.entry) {
                     Way::Unknown => RouteSay::Waiting,
-                    Way::CutOff(broker, why) => {
-                        RouteSay::CutOff(format!("router {name} has no connection to broker {broker}: {why}").into())
-                    }
+                    Way::CutOff(broker, why) => RouteSay::CutOff(
+                        format!("router {name} has no connection to {}: {why}", in_words(broker)).into(),
+                    ),
                     Way::Open => match router.trouble.get(&route.slot) {
                         None => RouteSay::Held,
                         Some(words) => RouteSay::Failed(format!("router {name}: {words}").into()),
@@ -288,8 +294,7 @@ impl Model {
                     worse(RouteSay::Refused(format!("router {name}: {words}").into()));
                 }
                 Some(Routed::Unsupported(what)) => {
-                    let text = format!("router {name} has no {what}: use a router that has, or another type");
-                    worse(RouteSay::Unsupported(text.into()));
+                    worse(RouteSay::Unsupported(format!("router {name} has no {what}").into()));
                 }
                 _ => worse(RouteSay::Waiting),
             }
@@ -312,7 +317,8 @@ impl Model {
             let host = broker.router_host.as_ref().unwrap_or(&broker.host).clone();
             let port = broker.router_port.unwrap_or(broker.port);
             let ssl_profile = config.obj.broker_ssl_profile.clone();
-            Connector { broker: broker.name.clone(), host, port, ssl_profile, credentials: credentials.clone() }
+            let (broker, credentials) = (broker.name.clone(), credentials.clone());
+            Connector { broker, host, port, ssl_profile, credentials, remote: None }
         };
         let wanted: Vec<(Slot, Arc<Entry>)> = config
             .targets
@@ -385,6 +391,11 @@ impl Router {
                 ways.fold(Way::Open, |worst, way| if matches!(worst, Way::Open) { way } else { worst })
             }
             router::Entry::LinkRoute { broker, .. } => one(broker),
+            router::Entry::Forward(link) => one(&link.broker),
+            router::Entry::Tap { from, to } => match one(&from.broker) {
+                Way::Open => one(&to.broker),
+                way => way,
+            },
             _ => Way::Open,
         }
     }

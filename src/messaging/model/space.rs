@@ -40,10 +40,11 @@ impl Model {
             self.mark_addresses_of(key);
         }
         self.call_the_line(key, other);
+        self.hold_remotes(key);
         self.stale_spaces.insert(key.clone());
         let empty = !self.members.contains_key(key) && self.unreadable_address(&key.namespace).is_none();
         if empty && self.spaces.get(key).is_some_and(|s| s.obj.meta.deleting && !s.cleared) {
-            let cleared = self.clear_space(key);
+            let cleared = self.clear_space(key) && self.remotes_gone(key);
             if let Some(space) = self.spaces.get_mut(key) {
                 space.cleared = cleared;
             }
@@ -188,8 +189,22 @@ impl Model {
         let told = space.told.latest();
         let (mut wanted, mut wake) = (told.clone(), None);
         let mut moved_ms = None;
+        let mut rows_move = false;
         if !done {
             (wanted, wake) = self.space_status(space, total);
+            let (rows, later) = self.connector_rows(space);
+            wake = wake.into_iter().chain(later).min();
+            rows_move = rows != told.connectors;
+            if rows_move {
+                // A remote host that comes and goes is told of now and then.
+                let due = space.rows_ms.map_or(0, |at| at + self.timing.rows_ms);
+                if wanted == *told && due > now.mono_ms {
+                    wake = wake.into_iter().chain([due]).min();
+                    rows_move = false;
+                } else {
+                    wanted.connectors = rows;
+                }
+            }
             let counts = (total, ready);
             if counts != (told.total, told.ready_addresses) {
                 // Counts move with every address: they wait for their turn, unless something else is said anyway.
@@ -217,6 +232,9 @@ impl Model {
         if let Some((status, change)) = space.told.plan(wanted, finalizer, &mut self.seq) {
             if status.is_some() {
                 space.written_ms = Some(now.mono_ms);
+            }
+            if rows_move {
+                space.rows_ms = Some(now.mono_ms);
             }
             self.out.writes.push(Write {
                 kind: Kind::AddressSpace,

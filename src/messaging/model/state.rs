@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::draining::Draining;
 use super::expose::Reports;
 use super::line::Line;
+use super::remotes::Remotes;
 use super::routers::Routers;
 use super::services::Found;
 use super::told::Told;
@@ -47,6 +48,8 @@ pub(super) struct AddressState {
     pub holds: Vec<TargetId>,
     /// What its routers hold for it.
     pub route: Option<Route>,
+    /// What its routers hold for its forwarders.
+    pub forwards: Vec<Route>,
     /// It is being deleted, and whatever a router still has of it is left over.
     pub unrouted: bool,
     /// The generation that all of them acknowledged.
@@ -106,11 +109,13 @@ impl AddressState {
 pub(super) struct Members {
     pub all: BTreeSet<Key>,
     /// Claimants of each address, by its canonical form.
-    pub claims: Map<Arc<str>, Vec<Key>>,
+    pub claims: BTreeMap<Arc<str>, Vec<Key>>,
     /// Subscriptions by the topic that they name.
     pub subscriptions: Map<Arc<str>, BTreeSet<Key>>,
     /// Queues and topics by the dead letters and expiry addresses that they name.
     pub dead_letter_users: Map<Arc<str>, BTreeSet<Key>>,
+    /// Addresses with forwarders by the connectors that they name.
+    pub forwarders: Map<Arc<str>, BTreeSet<Key>>,
     pub ready: i64,
     /// How many of a standard space's Addresses each broker holds.
     pub on: BTreeMap<Arc<str>, i64>,
@@ -146,6 +151,10 @@ pub(super) struct SpaceState {
     /// The Services that it was last said to have, and how far they are.
     pub exposure: Option<Exposure>,
     pub exposed: Option<Reports>,
+    /// Its connectors.
+    pub remotes: Remotes,
+    /// When what is told of them was last written.
+    pub rows_ms: Option<u64>,
     /// It is deleted, and what it shared on its brokers is taken away.
     pub cleared: bool,
     /// The brokers of a standard space where that is done.

@@ -63,6 +63,8 @@ impl Model {
                 wanted = self.status(address, false, (reason, message.clone()), (reason, message, false));
             }
         }
+        let (rows, later) = self.forwarder_rows(address);
+        (wanted.forwarders, wake) = (rows, wake.into_iter().chain(later).min());
         let ready = wanted.ready.as_ref().is_some_and(|c| c.status);
         let became =
             ready && !told.ready.as_ref().is_some_and(|c| c.status && c.generation == address.obj.meta.generation);
@@ -187,7 +189,10 @@ impl Model {
         let routed = plan.route.as_ref().map(|route| self.route_say(route));
         match &routed {
             Some(RouteSay::Refused(words)) => return unready(reason::ROUTER_REFUSED, words.clone()),
-            Some(RouteSay::Unsupported(words)) => return unready(reason::NOT_SUPPORTED_BY_ROUTER, words.clone()),
+            Some(RouteSay::Unsupported(words)) => {
+                let words = format!("{words}: use a router that has, or another type");
+                return unready(reason::NOT_SUPPORTED_BY_ROUTER, words.into());
+            }
             Some(RouteSay::Failed(words)) if self.failed_for_good(address) => {
                 return unready(reason::LINK_FAILED, words.clone());
             }

@@ -49,6 +49,9 @@ pub struct RouterOptions {
     pub login: Login,
     /// TLS with certificates on both sides, and SASL EXTERNAL beside `login`; off by default.
     pub mutual_tls: bool,
+    /// It enforces policies: clients may do what they like, and what the other side of a connector may do is said by the
+    /// connector's. Off by default.
+    pub policies: bool,
     /// Further entities of the configuration file.
     pub file_entities: Vec<FileEntity>,
 }
@@ -61,6 +64,7 @@ impl Default for RouterOptions {
             flavour: Flavour::default(),
             login: Login::Anonymous,
             mutual_tls: false,
+            policies: false,
             file_entities: Vec::new(),
         }
     }

@@ -16,6 +16,9 @@ use crate::artemis::{Login, TlsMaterial};
 use crate::pki::Leaf;
 use crate::process::{Port, Process, WorkFolder, eventually};
 
+/// A policy by which clients may do what they like.
+const EVERYTHING: &str = r#"[["vhost", {"hostname": "$default", "allowUnknownUser": true, "groups": {"$default": {
+    "remoteHosts": "*", "sources": "*", "targets": "*", "allowDynamicSource": true, "allowAnonymousSender": true}}}]]"#;
 const START: Duration = Duration::from_secs(30);
 
 /// A running router; ends when dropped.
@@ -119,6 +122,14 @@ fn write(folder: &Path, options: &RouterOptions, port: u16, tls: Option<(&TlsMat
         listener.extend([("sslProfile", "kit"), ("requireSsl", "yes")]);
     }
     section(&mut text, "listener", &listener);
+    if options.policies {
+        let policies = folder.join("policies");
+        std::fs::create_dir(&policies)?;
+        // The form of the file itself has no maps.
+        std::fs::write(policies.join("default.json"), EVERYTHING)?;
+        let policies = policies.to_string_lossy().into_owned();
+        section(&mut text, "policy", &[("enableVhostPolicy", "true"), ("policyDir", &policies)]);
+    }
     for entity in &options.file_entities {
         let attributes = entity.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let all: Vec<_> = [("name", entity.name.as_str())].into_iter().chain(attributes).collect();

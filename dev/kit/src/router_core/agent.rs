@@ -7,7 +7,7 @@ use super::schema::{self, EntityType, Kind, Set};
 use super::value::{
     Attributes, as_integer, as_text, attributes, empty, map, plain, quote, quoted, quoted_list, text, texts,
 };
-use super::{Answer, Connector, Core, Event, Flavour, Request};
+use super::{Answer, Connector, Core, Event, Flavour, Request, Rights};
 
 /// An entity: its attributes, in the order in which they were told and completed.
 #[derive(Debug, Clone)]
@@ -357,6 +357,27 @@ impl Core {
         connectors.map(connector).collect()
     }
 
+    /// What the other side of a connector may do: everything, nothing, or not even be connected to. Without sources and
+    /// targets in the policy, that is nothing; finer ones are not needed here.
+    #[must_use]
+    pub fn leave(&self, connector: &Connector) -> Rights {
+        let is_on = |entity: &&Entity| entity.attributes.get("enableVhostPolicy") == Some(&Value::Bool(true));
+        if !self.agent.entities.iter().filter(|entity| entity.kind.name == "policy").any(|policy| is_on(&policy)) {
+            return Rights::Everything;
+        }
+        let Some(policy) = connector.policy.as_deref() else { return Rights::Everything };
+        let vhost = self
+            .agent
+            .entities
+            .iter()
+            .find(|entity| entity.kind.name == "vhost" && entity.text("hostname") == Some(policy));
+        let group = match vhost.and_then(|vhost| vhost.attributes.get("groups")) {
+            Some(Value::Map(groups)) => groups.contains_key(&Value::from("$connector")),
+            _ => false,
+        };
+        if group { Rights::Nothing } else { Rights::Denied }
+    }
+
     /// Names of the entities of one of the second agent's types (`listener`, `vhost`…), oldest first.
     pub fn names(&self, kind: &str) -> impl Iterator<Item = &str> {
         self.agent
@@ -380,6 +401,7 @@ fn connector(entity: &Entity) -> Connector {
         route_container: entity.text("role") == Some("route-container"),
         user: text("saslUsername"),
         password: text("saslPassword"),
+        policy: text("policyVhost"),
     }
 }
 

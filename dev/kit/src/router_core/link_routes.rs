@@ -28,6 +28,16 @@ pub struct LinkRoute {
     remove_prefix: Option<String>,
 }
 
+impl LinkRoute {
+    /// What the other side sees of a client's address.
+    #[must_use]
+    pub fn external(&self, address: &str) -> String {
+        let rest = self.remove_prefix.as_deref().and_then(|prefix| address.strip_prefix(prefix));
+        let rest = rest.filter(|rest| !rest.is_empty()).unwrap_or(address);
+        format!("{}{rest}", self.add_prefix.as_deref().unwrap_or_default())
+    }
+}
+
 /// Routes by direction and pattern. Several of one pattern share its place in the tree.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Routes {

@@ -203,6 +203,19 @@ pub struct Connector {
     pub user: Option<String>,
     /// The password.
     pub password: Option<String>,
+    /// The vhost whose group `$connector` says what the other side may do.
+    pub policy: Option<String>,
+}
+
+/// What the other side of a connector may do on its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// What a client may.
+    Everything,
+    /// Answer our links, and attach none.
+    Nothing,
+    /// Be connected to not at all.
+    Denied,
 }
 
 impl std::fmt::Debug for Connector {

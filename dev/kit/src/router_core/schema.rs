@@ -210,6 +210,14 @@ const VHOST: &[Attribute] = &[
     A::new("groups", Map).updatable(),
 ];
 
+const POLICY: &[Attribute] = &[
+    A::new("maxConnections", Integer).or(Default::Integer(65535)),
+    A::new("enableVhostPolicy", Boolean).or(Default::Boolean(false)),
+    A::new("enableVhostNamePatterns", Boolean).or(Default::Boolean(false)),
+    A::new("policyDir", Path),
+    A::new("defaultVhost", Text).or(Default::Text("$default")),
+];
+
 const ADDRESS: &[Attribute] = &[
     A::new("prefix", Text),
     A::new("pattern", Text),
@@ -339,6 +347,7 @@ const TYPES: &[EntityType] = &[
     entity("router.node", "router.node", false, READ, NODE),
     entity("connection", "connection", false, READ, CONNECTION),
     entity("vhost", "vhost", true, &["CREATE", "UPDATE", "DELETE", "READ"], VHOST),
+    entity("policy", "policy", true, READ, POLICY),
 ];
 
 /// The types that a flavour has.

@@ -74,6 +74,56 @@ fn another_distribution_or_connection_is_not_taken_for_ours() {
 }
 
 #[test]
+fn what_belongs_to_a_remote_host_is_seen_as_what_it_is() {
+    let names = Names::new("o");
+    let id = crate::messaging::remote::connection(&crate::messaging::ids::Key::new("tenant", "space"), "eu");
+    let link = |direction, broker: &Arc<str>, external: &str| {
+        Entity::AutoLink(AutoLink { direction, broker: broker.clone(), external: Some(external.into()) })
+    };
+    let via = Entity::Via {
+        direction: Direction::Out,
+        connection: id.clone(),
+        pattern: "tenant.space/eu/#".into(),
+        strip: "tenant.space/eu/".into(),
+    };
+    let connector = Entity::Connector(Connector {
+        broker: id.clone(),
+        host: "eu.example".into(),
+        port: 5671,
+        ssl_profile: Some("web".into()),
+        credentials: None,
+        remote: Some(Remote { idle_s: 30, max_frame: 512 }),
+    });
+    let tap = crate::messaging::remote::tap_slot(&id, "far", "tenant.space/t::tenant.space/s");
+    let forward = |direction| forward_slot(direction, &id, "far/away", SLOT);
+    let all: Vec<(Slot, Entity, &str, Option<u64>)> = vec![
+        (connector_slot(&id), via, "pattern", None),
+        (connector_slot(&id), connector, "policyVhost", None),
+        (fence_slot(), Entity::Fence, "groups", None),
+        (forward(Direction::Out), link(Direction::Out, &id, "far/away"), "address", Some(1)),
+        (forward(Direction::In), link(Direction::In, &id, "far/away"), "address", Some(0)),
+        (tap.clone(), link(Direction::In, &"b".into(), "tenant.space/t::tenant.space/s"), "address", Some(0)),
+        (tap, link(Direction::Out, &id, "far"), "address", None),
+    ];
+    for (slot, entity, essential, phase) in all {
+        let request = create(&names, &slot, &entity, &None);
+        let Operation::Create(name, attributes) = request.operation else { panic!("{entity:?}") };
+        assert_eq!(attributes.get("phase").and_then(Value::as_u64), phase, "{entity:?}");
+        let shown = |essence: Option<Value>| {
+            shown(&names, type_of(&entity), |attribute| match attribute {
+                "name" => Some(name.clone().into()),
+                attribute if attribute == essential => essence.clone(),
+                attribute => attributes.get(attribute).cloned(),
+            })
+        };
+        let right = shown(attributes.get(essential).cloned());
+        assert_eq!(right, Some((name.clone(), Shown::Known(slot, entity.clone()))));
+        // A policy that lets in more, or none at all, is not what was made.
+        assert!(matches!(shown(Some("other".into())), Some((_, Shown::Stray(_)))), "{entity:?}");
+    }
+}
+
+#[test]
 fn a_connector_logs_in_by_what_it_is_given() {
     let connector = |ssl_profile: Option<&str>| {
         Entity::Connector(Connector {
@@ -82,6 +132,7 @@ fn a_connector_logs_in_by_what_it_is_given() {
             port: 5671,
             ssl_profile: ssl_profile.map(Into::into),
             credentials: None,
+            remote: None,
         })
     };
     let login = Some(("u".to_owned(), Secret::new("p")));

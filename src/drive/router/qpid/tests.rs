@@ -27,7 +27,7 @@ fn the_schema_tells_which_router_it_is_and_what_it_lacks() {
     ]) else {
         panic!()
     };
-    let all = Abilities { waypoints: true, link_routes: true, multi_tenant: true };
+    let all = Abilities { waypoints: true, link_routes: true, multi_tenant: true, policies: false };
     assert_eq!(understand(&full), Some(("org.apache.qpid.dispatch", all)));
     let Value::Map(less) = map([
         ("io.skupper.router.router.config.address", list(&["name", "pattern"])),

@@ -13,6 +13,7 @@ mod peer;
 mod people;
 mod plans;
 mod property;
+mod remotes;
 mod router_peer;
 mod routers;
 mod samples;

@@ -4,10 +4,12 @@
 use proptest::prelude::*;
 
 use super::peer::Broker;
+use super::remotes::turn;
 use super::samples::shuffle;
 use super::steps::{BROKERS, NAMES, ROUTERS, Step, play, step};
 use super::world::{World, key};
 use crate::messaging::input::AddressType;
+use crate::messaging::remote::{address_of, is_remote};
 use crate::messaging::status::{AddressStatus, Leaving};
 
 /// No message goes whose Address was not seen to be deleted, and was not to be waited for.
@@ -36,6 +38,9 @@ fn rest(w: &mut World) {
     for router in if w.standard { &ROUTERS[..] } else { &[] } {
         w.router(router).slow = false;
         w.router(router).refuses.clear();
+        for remote in ["eu", "us", "x"] {
+            turn(w, router, remote, true);
+        }
         for slot in std::mem::take(&mut w.router(router).failing) {
             w.link(router, &slot, false);
         }
@@ -60,12 +65,14 @@ fn outcome(w: &World) -> String {
     for (key, a) in &w.addresses {
         let ready = a.status.ready.as_ref().map(|c| (c.status, c.reason, c.generation));
         let accepted = a.status.accepted.as_ref().map(|c| (c.status, c.reason));
-        let AddressStatus { ttl, plan, brokers, leaving, .. } = &a.status;
+        let AddressStatus { ttl, plan, brokers, leaving, forwarders, .. } = &a.status;
         writeln!(text, "{key} {:?} {ready:?} {accepted:?} {ttl:?} {plan:?} {brokers:?} {leaving:?}", a.kind).unwrap();
+        writeln!(text, "{forwarders:?}").unwrap();
     }
     for (key, s) in &w.spaces {
         let ready = s.status.ready.as_ref().map(|c| (c.status, c.reason));
         writeln!(text, "{key} {ready:?} {}/{}", s.status.ready_addresses, s.status.total).unwrap();
+        writeln!(text, "{:?}", s.status.connectors).unwrap();
     }
     for (key, c) in &w.configs {
         let ready = c.status.ready.as_ref().map(|c| (c.status, c.reason));
@@ -99,6 +106,13 @@ fn holds(w: &mut World) -> Result<(), TestCaseError> {
             let last: crate::messaging::ids::Slot = slot.rsplit("::").next().unwrap_or(slot).into();
             prop_assert!(kept.contains(&last), "{slot}: left over on {name}");
         }
+        for slot in held.keys().filter(|slot| slot.starts_with("#forward ")) {
+            let address: crate::messaging::ids::Slot = address_of(slot).into();
+            prop_assert!(kept.contains(&address), "{slot}: left over on {name}");
+        }
+        let connectors = w.spaces.get(&key("s")).map(|s| s.connectors.len()).unwrap_or_default();
+        let made = held.keys().filter(|slot| slot.starts_with("#connector/") && is_remote(slot)).count();
+        prop_assert!(made <= connectors, "{made} connectors of {connectors} on {name}");
         for a in w.addresses.values() {
             let ready = a.status.ready.as_ref();
             if ready.is_some_and(|c| c.status && c.generation == a.meta.generation)

@@ -32,7 +32,7 @@ pub struct Router {
 impl Router {
     /// One that is up and can do everything.
     pub fn able() -> Self {
-        let abilities = Abilities { waypoints: true, link_routes: true, multi_tenant: true };
+        let abilities = Abilities { waypoints: true, link_routes: true, multi_tenant: true, policies: true };
         Self { up: true, abilities, ..Self::default() }
     }
 

@@ -2,11 +2,13 @@
 
 use proptest::prelude::*;
 
+use super::remotes::{connector, forwarder, turn};
 use super::samples::{address_plans, plan, space_plan, space_plans};
 use super::world::{World, key};
 use crate::messaging::ids::Kind;
 use crate::messaging::input::{AddressType, Input, Link};
-use crate::messaging::router::Entry;
+use crate::messaging::remote::{ConnectorRules, ConnectorSpec};
+use crate::messaging::router::{Direction, Entry};
 use crate::messaging::status::AddressStatus;
 
 pub const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -45,6 +47,11 @@ pub enum Step {
     RouterLink { router: usize, place: usize, fails: bool },
     Routers(usize),
     Resync,
+    Connectors(usize),
+    Allow(bool),
+    Login(Option<u64>),
+    Forward { name: usize, connector: usize, out: bool, none: bool },
+    RemoteTurns { router: usize, connector: usize, up: bool },
 }
 
 /// The second is in no RouterConfig but that of the standard space.
@@ -87,6 +94,13 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(router, place, fails)| Step::RouterLink { router, place, fails }),
         1 => (1..=3usize).prop_map(Step::Routers),
         1 => Just(Step::Resync),
+        2 => (0..4usize).prop_map(Step::Connectors),
+        1 => any::<bool>().prop_map(Step::Allow),
+        1 => proptest::option::of(1..3u64).prop_map(Step::Login),
+        3 => (0..NAMES.len(), 0..2usize, any::<bool>(), any::<bool>())
+            .prop_map(|(name, connector, out, none)| Step::Forward { name, connector, out, none }),
+        2 => (0..2usize, 0..2usize, any::<bool>())
+            .prop_map(|(router, connector, up)| Step::RemoteTurns { router, connector, up }),
     ]
 }
 
@@ -219,6 +233,11 @@ pub fn play(w: &mut World, step: &Step) {
         | Step::RouterRefuse { .. }
         | Step::RouterLoses { .. }
         | Step::RouterLink { .. }
+        | Step::Connectors(_)
+        | Step::Allow(_)
+        | Step::Login(_)
+        | Step::Forward { .. }
+        | Step::RemoteTurns { .. }
         | Step::Routers(_) => {
             if w.standard {
                 play_router(w, step);
@@ -254,6 +273,37 @@ fn play_router(w: &mut World, step: &Step) {
         }
         // Of a Service with no endpoints left there is none.
         Step::Routers(count) => w.set_routers(&ROUTERS[usize::from(w.endpoints.is_some())..*count]),
+        step => play_remote(w, step),
+    }
+}
+
+/// Of the second a login is asked, and it has a second host; the name of the third is that of an address.
+fn connectors(which: usize) -> Vec<ConnectorSpec> {
+    let mut second = connector("us", &["us.example", "more.example"]);
+    second.credentials = Some(key("login"));
+    let all = [connector("eu", &["eu.example"]), second, connector("x", &["x.example"])];
+    all[..which].to_vec()
+}
+
+fn play_remote(w: &mut World, step: &Step) {
+    match step {
+        Step::Connectors(which) => {
+            w.change_space("s", |s| s.connectors = connectors(*which));
+            w.tell_login();
+        }
+        Step::Allow(allow) => w.change_config(|c| c.connectors = allow.then(ConnectorRules::default)),
+        Step::Login(revision) => {
+            w.login = Some(*revision);
+            w.tell_login();
+        }
+        Step::Forward { name, connector, out, none } => w.change(NAMES[*name], |a| {
+            let direction = if *out || a.kind == AddressType::Subscription { Direction::Out } else { Direction::In };
+            if matches!(a.kind, AddressType::Queue | AddressType::Subscription) {
+                a.forwarders = vec![forwarder("f", ["eu", "us"][*connector], direction)];
+                a.forwarders.truncate(usize::from(!none));
+            }
+        }),
+        Step::RemoteTurns { router, connector, up } => turn(w, ROUTERS[*router], ["eu", "us"][*connector], *up),
         _ => {}
     }
 }

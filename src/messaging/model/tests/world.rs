@@ -45,6 +45,8 @@ pub struct World {
     pub given_up: BTreeSet<Slot>,
     /// How often a router was asked to be read again.
     pub rereads: usize,
+    /// The Secret `login` of a connector, told again at a start.
+    pub login: Option<Option<u64>>,
     wake: Option<u64>,
 }
 
@@ -145,6 +147,7 @@ impl World {
             live: BTreeSet::new(),
             given_up: BTreeSet::new(),
             rereads: 0,
+            login: None,
             wake: None,
         };
         world.lead();
@@ -208,6 +211,7 @@ impl World {
             router_credentials_secret: None,
             broker_ssl_profile: None,
             broker_credentials_secret: None,
+            connectors: None,
             readiness: Readiness::default(),
             listeners: Default::default(),
             defaults: Defaults::default(),
@@ -241,6 +245,7 @@ impl World {
             standard: self.standard,
             plan: None,
             endpoints: Vec::new(),
+            connectors: Vec::new(),
             status,
         };
         self.spaces.insert(key(name), space.clone());
@@ -268,6 +273,7 @@ impl World {
             full_policy: None,
             max_consumers: None,
             when_empty: false,
+            forwarders: Vec::new(),
             status: AddressStatus::default(),
         };
         edit(&mut address);
@@ -382,8 +388,16 @@ impl World {
             self.input(input);
         }
         self.lead();
+        self.tell_login();
         if let Some(endpoints) = self.endpoints.clone() {
             self.slices(endpoints);
+        }
+    }
+
+    /// Who follows Secrets tells of this one, as whenever somebody names it anew.
+    pub fn tell_login(&mut self) {
+        if let Some(revision) = self.login {
+            self.input(Input::Secret(key("login"), revision));
         }
     }
 

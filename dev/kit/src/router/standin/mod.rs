@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::RouterOptions;
 use crate::artemis::Login;
-use crate::router_core::{Connector, Core, Counters, Event};
+use crate::router_core::{Connector, Core, Counters, Event, Rights};
 use plane::{Out, Peer, Plane};
 use wire::Gate;
 
@@ -80,6 +80,7 @@ impl StandIn {
         let port = listener.local_addr()?.port();
         let mut core = Core::new(&options.id, options.flavour);
         core.file_listener(&options.address.to_string(), port);
+        core.file_entity("policy", "policy/None", &[("enableVhostPolicy", options.policies.into())]);
         for entity in &options.file_entities {
             let attributes = entity.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str().into()));
             core.file_entity(&entity.entity_type, &entity.name, &attributes.collect::<Vec<_>>());
@@ -410,8 +411,14 @@ async fn dial(connector: &Connector, opened: &mut bool, shared: &Arc<Shared>) ->
     stream.set_nodelay(true)?;
     let user = connector.user.as_deref().zip(connector.password.as_deref());
     wire::log_in(&mut stream, &connector.host, user).await?;
+    let leave = lock(&shared.plane).core.leave(connector);
+    if leave == Rights::Denied {
+        let words = "connection disallowed by local policy";
+        return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, words));
+    }
     *opened = true;
-    let peer = Peer::Container { connector: connector.name.clone(), route: connector.route_container };
+    let (connector, route) = (connector, connector.route_container);
+    let peer = Peer::Container { connector: connector.name.clone(), route, fenced: leave == Rights::Nothing };
     let login = user.map_or(("ANONYMOUS", "anonymous"), |(user, _)| ("PLAIN", user));
     let at = format!("{}:{}", connector.host, connector.port);
     converse(stream, peer, &at, login, shared).await

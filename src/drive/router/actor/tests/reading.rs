@@ -47,7 +47,8 @@ async fn a_router_that_lists_slowly_is_asked_for_less_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_router_says_what_it_can_do_and_whether_it_serves() {
     let mut bench = bench();
-    let all = crate::messaging::router::Abilities { waypoints: true, link_routes: true, multi_tenant: true };
+    let all =
+        crate::messaging::router::Abilities { waypoints: true, link_routes: true, multi_tenant: true, policies: false };
     assert_eq!(bench.report().await, Report::Connected { abilities: all, serving: false, peer: None });
     make_by_hand(&bench.router, OWNER, &readiness_slot(), &readiness());
     bench.router.cut();

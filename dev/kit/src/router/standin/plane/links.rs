@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use fe2o3_amqp::types::definitions::{Error, Handle, ReceiverSettleMode, Role, SenderSettleMode};
+use fe2o3_amqp::types::definitions::{AmqpError, Error, Handle, ReceiverSettleMode, Role, SenderSettleMode};
 use fe2o3_amqp::types::messaging::{DeliveryState, Modified, Released, Source, Target, TargetArchetype};
 use fe2o3_amqp::types::performatives::{Attach, Detach, Flow, Performative, Transfer};
 use serde_amqp::Value;
@@ -95,6 +95,11 @@ impl Plane {
         if let Some(link) = self.links.get_mut(&id) {
             link.settles = settles;
         }
+        if self.connections.get(&session.0).is_some_and(|connection| connection.peer.is_fenced()) {
+            self.take_place(id, Kind::Nothing);
+            self.refuse(id, &attach, super::error(AmqpError::UnauthorizedAccess, "link disallowed by local policy"));
+            return;
+        }
         let dynamic = gives && attach.source.as_ref().is_some_and(|source| source.dynamic);
         if dynamic {
             let address = format!("amqp:/_topo/0/{}/temp.{id}", self.core.id());
@@ -117,6 +122,8 @@ impl Plane {
         let routes = self.core.routes_for(&address, direction);
         if !routes.is_empty() {
             let bounds = routes.iter().map(|route| route.bound.clone()).collect();
+            // That of the first counts for all of one pattern.
+            let address = routes.first().map_or_else(|| address.clone(), |route| route.external(&address));
             self.route(id, attach, &address, bounds);
             return;
         }

@@ -57,7 +57,15 @@ pub(super) enum Peer {
         connector: String,
         /// Whether its role is `route-container`.
         route: bool,
+        /// It may attach no links of its own.
+        fenced: bool,
     },
+}
+
+impl Peer {
+    fn is_fenced(&self) -> bool {
+        matches!(self, Self::Container { fenced: true, .. })
+    }
 }
 
 /// A connection.
@@ -241,7 +249,7 @@ impl Plane {
         self.core.show_connection(id, Some(row.clone()));
         match peer {
             Peer::Client { .. } => self.open(id, None),
-            Peer::Container { connector, route } => {
+            Peer::Container { connector, route, .. } => {
                 let message = format!(
                     "[C{id}] Connection Opened: dir=out host={host} vhost= encrypted=no auth={mechanism} user={user} \
                      container_id={}",
@@ -265,7 +273,7 @@ impl Plane {
         }
         self.connections.remove(&id);
         self.core.show_connection(id, None);
-        if let Peer::Container { connector, route: true } = peer
+        if let Peer::Container { connector, route: true, .. } = peer
             && !container.is_empty()
         {
             for bound in [Bound::Connection(connector), Bound::Container(container)] {

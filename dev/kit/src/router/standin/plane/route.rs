@@ -17,7 +17,7 @@ impl Plane {
     /// Connections to route containers that a link is bound to, oldest first.
     pub(super) fn connections_of(&self, bound: &Bound) -> Vec<ConnectionId> {
         let bound_to = |peer: &Peer, container: &str| match (peer, bound) {
-            (Peer::Container { connector, route: true }, Bound::Connection(name)) => connector == name,
+            (Peer::Container { connector, route: true, .. }, Bound::Connection(name)) => connector == name,
             (Peer::Container { route: true, .. }, Bound::Container(name)) => container == name,
             _ => false,
         };

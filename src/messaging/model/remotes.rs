@@ -1,0 +1,435 @@
+//! Connectors of spaces: which remote hosts the routers are led to, which of several is used, and what is told of each.
+//!
+//! A connector stands for itself: nothing about it makes its space, or an Address, less ready. What a RouterConfig does not
+//! allow (any more) is not connected to, whatever was before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Model;
+use super::routes::{RouteClaim, RouteSay};
+use super::state::{ConfigState, Refusal, Route, SpaceState};
+use crate::messaging::broker::Class;
+use crate::messaging::ids::{Key, Slot};
+use crate::messaging::reason;
+use crate::messaging::remote::{ConnectorSpec, Row, connection, namespace_of, of_connection, refused};
+use crate::messaging::router::{Connector, Entry, Remote, connector_slot, fence_slot};
+
+/// Routers that are named in a message.
+const NAMED: usize = 3;
+
+/// One connector of a space.
+#[derive(Debug, Default)]
+pub(super) struct RemoteState {
+    /// Which of its hosts is in use.
+    at: usize,
+    /// Since when no router reaches that one.
+    down_ms: Option<u64>,
+    /// The routers are to have it.
+    pub held: bool,
+    /// Its Secret was not heard of yet: what routers have of it stays.
+    awaited: bool,
+    /// Why they are not.
+    pub trouble: Option<Refusal>,
+    /// Since when that is so.
+    since_ms: u64,
+}
+
+/// What is to be said of a connector or a forwarder.
+pub(super) enum RowSay {
+    /// What was said before.
+    Keep,
+    /// The same, until this monotonic millisecond.
+    Until(u64),
+    /// This.
+    Say(bool, &'static str, Arc<str>),
+}
+
+/// What became of looking at the spec.
+enum Wanted {
+    Hold(Box<Entry>),
+    Refuse(Refusal),
+    Await,
+}
+
+impl Model {
+    /// Makes the routers hold the connectors of a space, as far as they may have them.
+    pub(super) fn hold_remotes(&mut self, key: &Key) {
+        let Some(space) = self.spaces.get(key).filter(|s| !s.foreign) else { return };
+        if space.obj.connectors.is_empty() && space.remotes.is_empty() {
+            return;
+        }
+        let config = space.obj.config.clone();
+        let ends = space.obj.meta.deleting && !self.members.contains_key(key);
+        let wanted = space.obj.standard && space.ever_accepted && self.configs.contains_key(&config) && !ends;
+        let specs = if wanted { space.obj.connectors.clone() } else { Vec::new() };
+        let gone: Vec<Arc<str>> =
+            space.remotes.keys().filter(|name| !specs.iter().any(|spec| spec.name == **name)).cloned().collect();
+        for name in gone {
+            self.clear_route(&Route { config: config.clone(), slot: slot_of(key, &name) }, Class::Change);
+            if let Some(space) = self.spaces.get_mut(key) {
+                space.remotes.remove(&name);
+            }
+            self.mark_forwarders(key, &name);
+        }
+        for spec in &specs {
+            self.hold_remote(key, &config, spec);
+        }
+    }
+
+    /// A space is gone, and its connectors with it.
+    pub(super) fn drop_remotes(&mut self, key: &Key) {
+        let Some(space) = self.spaces.get_mut(key).filter(|space| !space.foreign) else { return };
+        let (config, remotes) = (space.obj.config.clone(), std::mem::take(&mut space.remotes));
+        for name in remotes.keys() {
+            self.clear_route(&Route { config: config.clone(), slot: slot_of(key, name) }, Class::Change);
+        }
+    }
+
+    fn hold_remote(&mut self, key: &Key, config: &Key, spec: &ConnectorSpec) {
+        let now = self.now.mono_ms;
+        let Some(space) = self.spaces.get_mut(key) else { return };
+        let told = space.told.latest().connectors.iter().find(|row| row.name == spec.name);
+        let (known, in_use) = (told.is_some(), told.and_then(|row| row.host.clone()));
+        let guarded = space.told.finalizer;
+        let state = space.remotes.entry(spec.name.clone()).or_insert_with(|| {
+            let at = spec.hosts.iter().position(|host| Some(host.shown()) == in_use).unwrap_or_default();
+            RemoteState { at, since_ms: now, ..RemoteState::default() }
+        });
+        state.at = state.at.min(spec.hosts.len() - 1);
+        if !guarded && !state.held {
+            return;
+        }
+        self.fail_over(key, config, spec);
+        let wanted = self.wanted_remote(key, config, spec);
+        let Some(state) = self.spaces.get_mut(key).and_then(|space| space.remotes.get_mut(&spec.name)) else { return };
+        let before = (state.held, state.trouble.clone());
+        state.awaited = matches!(wanted, Wanted::Await);
+        let route = Route { config: config.clone(), slot: slot_of(key, &spec.name) };
+        match wanted {
+            Wanted::Await => {}
+            Wanted::Hold(entry) => {
+                (state.held, state.trouble) = (true, None);
+                let claim = RouteClaim {
+                    tenant: key.clone(),
+                    holder: None,
+                    entry: entry.into(),
+                    generation: 0,
+                    in_force: known,
+                };
+                self.hold_route(&route, claim);
+            }
+            Wanted::Refuse(refusal) => {
+                (state.held, state.trouble) = (false, Some(refusal));
+                self.clear_route(&route, Class::Change);
+            }
+        }
+        let Some(state) = self.spaces.get_mut(key).and_then(|space| space.remotes.get_mut(&spec.name)) else { return };
+        if (state.held, state.trouble.clone()) != before {
+            state.since_ms = now;
+            self.mark_forwarders(key, &spec.name);
+            self.mark_beginning(key, &spec.name);
+        }
+    }
+
+    /// Where no router reaches the host in use, the next one is tried.
+    fn fail_over(&mut self, key: &Key, config: &Key, spec: &ConnectorSpec) {
+        let Some(config) = self.configs.get(config) else { return };
+        let links = links(config, &connection(key, &spec.name));
+        let down =
+            spec.hosts.len() > 1 && !links.is_empty() && links.iter().all(|(_, link)| matches!(link, Some(Some(_))));
+        let (now, patience) = (self.now.mono_ms, 2 * self.timing.outage_ms);
+        let Some(state) = self.spaces.get_mut(key).and_then(|space| space.remotes.get_mut(&spec.name)) else { return };
+        if !down {
+            state.down_ms = None;
+            return;
+        }
+        let since = *state.down_ms.get_or_insert(now);
+        let due = if since + patience <= now {
+            state.at = (state.at + 1) % spec.hosts.len();
+            state.down_ms = Some(now);
+            now + patience
+        } else {
+            since + patience
+        };
+        self.wake_at(due, super::Timer::Space(key.clone()));
+    }
+
+    fn wanted_remote(&self, key: &Key, config: &Key, spec: &ConnectorSpec) -> Wanted {
+        let refuse = |reason, message: String| Wanted::Refuse((reason, message.into()));
+        let (Some(config), Some(space)) = (self.configs.get(config), self.spaces.get(key)) else {
+            return Wanted::Await;
+        };
+        let name = &config.obj.meta.key;
+        let Some(rules) = &config.obj.connectors else {
+            return refuse(
+                reason::CONNECTORS_NOT_ALLOWED,
+                format!(
+                    "RouterConfig {name} lets spaces have no connectors: ask its owner for \
+                     spec.messaging.routers.connectors"
+                ),
+            );
+        };
+        let brokers = config.obj.brokers.iter();
+        let brokers = brokers.flat_map(|b| [Some(&*b.host), b.router_host.as_deref()]).flatten();
+        let own: Vec<&str> = brokers.chain(config.routers.targets.values().map(|r| &*r.spec.host)).collect();
+        if let Some(why) = spec.hosts.iter().find_map(|host| refused(rules, &host.host, own.iter().copied())) {
+            return refuse(
+                reason::HOST_NOT_ALLOWED,
+                format!(
+                    "RouterConfig {name} does not allow it: {why}; name another, or ask its owner for \
+                     spec.messaging.routers.connectors.allowedHosts"
+                ),
+            );
+        }
+        if let Some(profile) = spec.ssl_profile.as_ref().filter(|profile| !rules.profiles.contains(*profile)) {
+            return refuse(
+                reason::SSL_PROFILE_NOT_ALLOWED,
+                format!(
+                    "RouterConfig {name} does not allow sslProfile {profile}: name one of {:?}, or ask its owner for \
+                     spec.messaging.routers.connectors.sslProfiles",
+                    rules.profiles
+                ),
+            );
+        }
+        if let Some(address) = self.taken_by(key, &spec.name) {
+            return refuse(
+                reason::NAME_TAKEN,
+                format!(
+                    "Address {address} of the space begins with {}, as all its addresses would: choose another name, or \
+                     delete the Address",
+                    spec.name
+                ),
+            );
+        }
+        let credentials = match &spec.credentials {
+            None => None,
+            Some(secret) => match self.secrets.get(secret) {
+                None => return Wanted::Await,
+                Some((_, Some(revision))) => Some((secret.clone(), *revision)),
+                Some((_, None)) => {
+                    let message = format!("Secret {secret} is missing: create it with the keys username and password");
+                    return refuse(reason::SECRET_NOT_FOUND, message);
+                }
+            },
+        };
+        let at = space.remotes.get(&spec.name).map_or(0, |state| state.at);
+        let Some(host) = spec.hosts.get(at) else { return Wanted::Await };
+        let strip: Arc<str> = format!("{}{}/", space.prefix, spec.name).into();
+        let mut patterns: Vec<Arc<str>> = spec.patterns.iter().map(|p| format!("{strip}{p}").into()).collect();
+        patterns.sort_unstable();
+        let connector = Connector {
+            broker: connection(key, &spec.name),
+            host: host.host.clone(),
+            port: host.port,
+            ssl_profile: spec.ssl_profile.clone(),
+            credentials,
+            remote: Some(Remote { idle_s: spec.idle_s, max_frame: spec.max_frame }),
+        };
+        Wanted::Hold(Box::new(Entry::Remote { connector, patterns: patterns.into(), strip }))
+    }
+
+    /// Makes the routers keep remote hosts off, wherever spaces may have connectors.
+    pub(super) fn hold_fence(&mut self, key: &Key) {
+        let Some(config) = self.configs.get(key) else { return };
+        let route = Route { config: key.clone(), slot: fence_slot() };
+        if config.obj.connectors.is_none() || config.routers.targets.is_empty() {
+            self.clear_route(&route, Class::Change);
+            return;
+        }
+        let entry = Arc::new(Entry::Fence);
+        let claim = RouteClaim { tenant: key.clone(), holder: None, entry, generation: 0, in_force: false };
+        self.hold_route(&route, claim);
+    }
+
+    // === Names ===
+
+    /// An accepted Address of the space that begins with a connector's name.
+    fn taken_by(&self, space: &Key, name: &str) -> Option<&Arc<str>> {
+        let has = |key: &Key| self.addresses.get(key).is_some_and(|a| a.held() || a.accepted);
+        self.beginning_with(space, name).find(|key| has(key)).map(|key| &key.name)
+    }
+
+    /// Who claims an address of the space that is, or begins with, this part.
+    fn beginning_with<'a>(&'a self, space: &Key, part: &str) -> impl Iterator<Item = &'a Key> + use<'a> {
+        let first = format!("{part}.");
+        let claims = self.members.get(space).map(|members| &members.claims);
+        let exact = claims.and_then(|claims| claims.get(part)).into_iter();
+        let longer = claims.into_iter().flat_map({
+            let from: Arc<str> = first.as_str().into();
+            move |claims| claims.range(from.clone()..)
+        });
+        let longer = longer.take_while(move |(canonical, _)| canonical.starts_with(&first)).map(|(_, keys)| keys);
+        exact.chain(longer).flatten()
+    }
+
+    /// Why an Address that never was accepted cannot have its address: a connector has it.
+    pub(super) fn taken_by_connector(&self, space: &SpaceState, canonical: &str) -> Option<Refusal> {
+        let name = connector_of(space, canonical)?;
+        if self.taken_by(&space.obj.meta.key, name).is_some() {
+            return None;
+        }
+        let text = format!(
+            "connector {name} of AddressSpace {} has all addresses that begin with {name}: choose another spec.address, or \
+             give the connector another name",
+            space.obj.meta.key.name
+        );
+        Some((reason::DUPLICATE_ADDRESS, text.into()))
+    }
+
+    /// An Address came or went that may have, or want, the name of a connector.
+    pub(super) fn mark_connector_of(&mut self, space: &Key, canonical: &str) {
+        if self.spaces.get(space).is_some_and(|state| connector_of(state, canonical).is_some()) {
+            self.dirty_spaces.insert(space.clone());
+        }
+    }
+
+    fn mark_beginning(&mut self, space: &Key, name: &str) {
+        let marked: Vec<Key> = self.beginning_with(space, name).cloned().collect();
+        self.dirty_addresses.extend(marked);
+    }
+
+    /// Addresses with forwarders over a connector are judged anew.
+    pub(super) fn mark_forwarders(&mut self, space: &Key, connector: &str) {
+        if let Some(keys) = self.members.get(space).and_then(|members| members.forwarders.get(connector)) {
+            self.dirty_addresses.extend(keys.iter().cloned());
+        }
+    }
+
+    // === What comes back ===
+
+    /// A slot of routers was answered, or is gone.
+    pub(super) fn remote_moved(&mut self, slot: &Slot) {
+        if let Some((space, _)) = slot.strip_prefix("#connector/").and_then(of_connection) {
+            self.dirty_spaces.insert(space);
+        }
+    }
+
+    /// A connection to a remote host came up or went down.
+    pub(super) fn remote_turned(&mut self, connection: &str) {
+        let Some((space, connector)) = of_connection(connection) else { return };
+        self.mark_forwarders(&space, connector);
+        self.dirty_spaces.insert(space);
+    }
+
+    /// Whether something about a remote host that a router has may be wanted by somebody who is not known well enough.
+    pub(super) fn spares(&self, slot: &str) -> Option<bool> {
+        let namespace = namespace_of(slot)?;
+        let spaces = self.spaces_of_namespace.get(namespace);
+        let mut spaces = spaces.into_iter().flatten().filter_map(|key| self.spaces.get(key));
+        let awaited = spaces.any(|space| space.remotes.values().any(|remote| remote.awaited));
+        Some(awaited || self.undecodable_in.contains_key(namespace))
+    }
+
+    /// Whether routers have nothing left of the connectors of a space that is deleted.
+    pub(super) fn remotes_gone(&self, key: &Key) -> bool {
+        let Some(space) = self.spaces.get(key) else { return true };
+        let Some(config) = self.configs.get(&space.obj.config) else { return true };
+        space.obj.connectors.iter().all(|spec| !config.routers.slots.contains_key(&slot_of(key, &spec.name)))
+    }
+
+    // === What is told ===
+
+    /// What the status says of the connectors, and when that may change by itself.
+    pub(super) fn connector_rows(&self, space: &SpaceState) -> (Vec<Row>, Option<u64>) {
+        let told = &space.told.latest().connectors;
+        if space.obj.connectors.is_empty() {
+            return (Vec::new(), None);
+        }
+        let mut wake: Option<u64> = None;
+        let mut rows: Vec<Row> = Vec::new();
+        for spec in &space.obj.connectors {
+            let before = told.iter().find(|row| row.name == spec.name);
+            let state = space.remotes.get(&spec.name);
+            let say = state.map_or(RowSay::Keep, |state| self.say_of_connector(space, spec, state, before.is_some()));
+            match say {
+                RowSay::Say(ready, reason, message) => {
+                    let host = state.filter(|_| spec.hosts.len() > 1).and_then(|state| spec.hosts.get(state.at));
+                    let host = host.map(|host| host.shown());
+                    rows.push(Row { name: spec.name.clone(), ready, reason, message, host });
+                }
+                RowSay::Keep => rows.extend(before.cloned()),
+                RowSay::Until(due) => {
+                    wake = wake.into_iter().chain([due]).min();
+                    rows.extend(before.cloned());
+                }
+            }
+        }
+        rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        (rows, wake)
+    }
+
+    fn say_of_connector(&self, space: &SpaceState, spec: &ConnectorSpec, state: &RemoteState, known: bool) -> RowSay {
+        let soon = state.since_ms + self.timing.configuring_ms;
+        let key = &space.obj.meta.key;
+        if let Some((reason, message)) = &state.trouble {
+            // What it needs may be on its way.
+            let missing = *reason == reason::SECRET_NOT_FOUND && !known;
+            return if missing {
+                self.later(soon, reason, message)
+            } else {
+                RowSay::Say(false, reason, message.clone())
+            };
+        }
+        let Some(config) = self.configs.get(&space.obj.config).filter(|_| state.held) else { return RowSay::Keep };
+        let route = Route { config: space.obj.config.clone(), slot: slot_of(key, &spec.name) };
+        let outage = state.since_ms + self.timing.outage_ms;
+        match self.route_say(&route) {
+            RouteSay::Refused(words) => RowSay::Say(false, reason::ROUTER_REFUSED, words),
+            RouteSay::Unsupported(words) => RowSay::Say(false, reason::NOT_SUPPORTED_BY_ROUTER, words),
+            RouteSay::NoRouter if known => RowSay::Keep,
+            RouteSay::NoRouter => self.later(outage, reason::NO_ROUTER_SERVING, &"no router serves".into()),
+            RouteSay::Waiting if known => RowSay::Keep,
+            RouteSay::Waiting => self.later(soon, reason::CONNECTING, &"is being connected".into()),
+            RouteSay::Held | RouteSay::CutOff(_) | RouteSay::Failed(_) => {
+                let links = links(config, &connection(key, &spec.name));
+                let down = links.iter().filter_map(|(router, link)| {
+                    let why = link.as_ref()?.as_ref()?;
+                    Some(format!("router {router}: {why}"))
+                });
+                let down: Vec<String> = down.collect();
+                if !down.is_empty() {
+                    let more = down.len().saturating_sub(NAMED);
+                    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                    let words = format!("{}{more}", down[..down.len().min(NAMED)].join("; "));
+                    return RowSay::Say(false, reason::NOT_CONNECTED, words.into());
+                }
+                if links.iter().any(|(_, link)| link.is_none()) {
+                    return if known {
+                        RowSay::Keep
+                    } else {
+                        self.later(soon, reason::CONNECTING, &"is being connected".into())
+                    };
+                }
+                let lost = spec.credentials.as_ref().filter(|s| matches!(self.secrets.get(*s), Some((None, Some(_)))));
+                let note = lost.map(|secret| format!("Secret {secret} is missing; what it held last is in use"));
+                RowSay::Say(true, reason::CONNECTED, note.unwrap_or_default().into())
+            }
+        }
+    }
+
+    pub(super) fn later(&self, due: u64, reason: &'static str, message: &Arc<str>) -> RowSay {
+        if due > self.now.mono_ms { RowSay::Until(due) } else { RowSay::Say(false, reason, message.clone()) }
+    }
+}
+
+/// How the routers that serve are connected: none while one has not told, else why it is not.
+type Links<'a> = Vec<(&'a Arc<str>, Option<&'a Option<Arc<str>>>)>;
+
+fn links<'a>(config: &'a ConfigState, connection: &str) -> Links<'a> {
+    let serving = config.routers.targets.iter().filter(|(_, router)| router.line.serving());
+    serving.map(|(name, router)| (name, router.connectors.get(connection))).collect()
+}
+
+fn slot_of(space: &Key, connector: &str) -> Slot {
+    connector_slot(&connection(space, connector))
+}
+
+/// The connector of a space that has all addresses which begin as this one.
+fn connector_of<'a>(space: &'a SpaceState, canonical: &str) -> Option<&'a Arc<str>> {
+    let first = canonical.split('.').next()?;
+    space.obj.connectors.iter().map(|spec| &spec.name).find(|name| ***name == *first)
+}
+
+/// Connectors by name.
+pub(super) type Remotes = BTreeMap<Arc<str>, RemoteState>;
