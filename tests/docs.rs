@@ -48,6 +48,8 @@ fn api_md_names_everything() {
     wanted.extend(api::AddressSpaceReason::ALL.iter().map(ToString::to_string));
     wanted.extend(api::RouterConfigReason::ALL.iter().map(ToString::to_string));
     wanted.extend(api::EdgeReason::ALL.iter().map(ToString::to_string));
+    wanted.extend(api::ConnectorReason::ALL.iter().map(ToString::to_string));
+    wanted.extend(api::ForwarderReason::ALL.iter().map(ToString::to_string));
     for name in [
         api::ADDRESS_FINALIZER,
         api::ADDRESS_SPACE_FINALIZER,
@@ -132,10 +134,30 @@ fn metrics_of_the_edge_are_told() {
 }
 
 #[test]
+fn the_example_with_a_remote_host_decodes_and_names_what_it_has() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/remote.yaml");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let of = |kind: &str| objects.iter().filter(|o| o["kind"] == kind).cloned().collect::<Vec<_>>();
+    let config: api::RouterConfig = serde_json::from_value(of("RouterConfig").remove(0)).unwrap();
+    assert!(config.spec.messaging.unwrap().routers.unwrap().connectors.is_some());
+    let space: api::AddressSpace = serde_json::from_value(of("AddressSpace").remove(0)).unwrap();
+    let connector = &space.spec.connectors[0];
+    let secret = &of("Secret")[0]["metadata"]["name"];
+    assert_eq!(*secret, connector.credentials.as_ref().unwrap().secret_name);
+    for address in of("Address") {
+        let address: api::Address = serde_json::from_value(address).unwrap();
+        let begins = format!("{}/", connector.name);
+        assert!(address.spec.forwarders.iter().all(|forwarder| forwarder.remote_address.starts_with(&begins)));
+    }
+}
+
+#[test]
 fn the_model_and_the_api_have_the_same_reasons() {
     let of_the_api: BTreeSet<&str> = (api::AddressReason::ALL.iter().map(|r| r.as_str()))
         .chain(api::AddressSpaceReason::ALL.iter().map(|r| r.as_str()))
         .chain(api::RouterConfigReason::ALL.iter().map(|r| r.as_str()))
+        .chain(api::ConnectorReason::ALL.iter().map(|r| r.as_str()))
+        .chain(api::ForwarderReason::ALL.iter().map(|r| r.as_str()))
         .collect();
     let of_the_model: BTreeSet<&str> = waystation::messaging::reason::ALL.iter().copied().collect();
     assert_eq!(of_the_api, of_the_model);

@@ -21,7 +21,9 @@ pub use address::{Address, AddressSpec, AddressStatus};
 pub use address_space::{AddressSpace, AddressSpaceSpec, AddressSpaceStatus};
 pub use conditions::{ConditionValue, set_condition};
 pub use duration::{DurationText, format_duration, parse_duration};
-pub use reasons::{AddressReason, AddressSpaceReason, EdgeReason, RouterConfigReason};
+pub use reasons::{
+    AddressReason, AddressSpaceReason, ConnectorReason, EdgeReason, ForwarderReason, RouterConfigReason,
+};
 pub use router_config::{RouterConfig, RouterConfigSpec, RouterConfigStatus};
 
 /// API group of all kinds.

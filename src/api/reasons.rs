@@ -162,6 +162,58 @@ reasons! {
     }
 }
 
+reasons! {
+    /// Reasons of a connector, in `status.connectors` of an AddressSpace.
+    ConnectorReason {
+        /// Every router that serves is connected to the remote host.
+        Connected,
+        /// Being made.
+        Connecting,
+        /// A router is not connected to the remote host; the message has its words.
+        NotConnected,
+        /// The RouterConfig lets spaces have no connectors.
+        ConnectorsNotAllowed,
+        /// The RouterConfig does not allow the host.
+        HostNotAllowed,
+        /// The RouterConfig does not allow the sslProfile.
+        SslProfileNotAllowed,
+        /// The Secret with the login is missing.
+        SecretNotFound,
+        /// An accepted Address of the space begins with its name.
+        NameTaken,
+        /// A router refused a command; the message has its words.
+        RouterRefused,
+        /// The routers enforce no policy, or have no link routes.
+        NotSupportedByRouter,
+        /// No router serves.
+        NoRouterServing,
+    }
+}
+
+reasons! {
+    /// Reasons of a forwarder, in `status.forwarders` of an Address.
+    ForwarderReason {
+        /// Its links are active.
+        Active,
+        /// Being linked.
+        Connecting,
+        /// The space has no such connector.
+        ConnectorNotFound,
+        /// The connector is not made, or was not connected yet.
+        ConnectorNotReady,
+        /// A link is not active; the message has the router's words.
+        LinkFailed,
+        /// A router refused a command; the message has its words.
+        RouterRefused,
+        /// The routers are of a kind that cannot do this.
+        NotSupportedByRouter,
+        /// No router serves.
+        NoRouterServing,
+        /// The space is brokered.
+        NoRouters,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

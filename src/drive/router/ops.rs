@@ -206,7 +206,7 @@ pub fn shown(names: &Names, of: Type, get: impl Fn(&str) -> Option<Value>) -> Op
                 let external = text("externalAddress").map(Arc::from);
                 Entity::AutoLink(AutoLink { direction: direction(&text("direction")?)?, broker: broker()?, external })
             }
-            Type::LinkRoute if is_remote(&*broker()?) => Entity::Via {
+            Type::LinkRoute if is_remote(&broker()?) => Entity::Via {
                 direction: direction(&text("direction")?)?,
                 connection: broker()?,
                 pattern: text("pattern")?.into(),

@@ -10,7 +10,6 @@ use crate::messaging::entry::Effective;
 use crate::messaging::ids::{Key, Kind, Now};
 use crate::messaging::input::{Address, AddressSpace, Input, RouterConfig};
 use crate::messaging::names;
-use crate::messaging::remote::ConnectorSpec;
 
 impl Model {
     /// Takes one event in.
@@ -251,25 +250,6 @@ impl Model {
         }
     }
 
-    /// A Secret that nobody names any more is not followed.
-    fn forget_secret(&mut self, secret: &Key) {
-        if !self.configs_of_secret.contains_key(secret) && !self.spaces_of_secret.contains_key(secret) {
-            self.secrets.remove(secret);
-        }
-    }
-
-    /// The Secrets of a space's connectors are these now.
-    fn name_secrets(&mut self, space: &Key, before: &[ConnectorSpec], after: &[ConnectorSpec]) {
-        for secret in after.iter().filter_map(|connector| connector.credentials.as_ref()) {
-            self.spaces_of_secret.entry(secret.clone()).or_default().insert(space.clone());
-        }
-        let named = |secret: &Key| after.iter().any(|connector| connector.credentials.as_ref() == Some(secret));
-        for secret in before.iter().filter_map(|connector| connector.credentials.as_ref()).filter(|s| !named(s)) {
-            remove_from(&mut self.spaces_of_secret, secret, space);
-            self.forget_secret(secret);
-        }
-    }
-
     fn apply_space(&mut self, object: Box<AddressSpace>) {
         let key = object.meta.key.clone();
         self.decodable(Kind::AddressSpace, &key);
@@ -500,7 +480,11 @@ impl Model {
     }
 }
 
-fn remove_from<K: std::hash::Hash + Eq, V: Ord>(map: &mut crate::maps::Map<K, BTreeSet<V>>, key: &K, value: &V) {
+pub(super) fn remove_from<K: std::hash::Hash + Eq, V: Ord>(
+    map: &mut crate::maps::Map<K, BTreeSet<V>>,
+    key: &K,
+    value: &V,
+) {
     if let Some(set) = map.get_mut(key) {
         set.remove(value);
         if set.is_empty() {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Model;
+use super::apply::remove_from;
 use super::routes::{RouteClaim, RouteSay};
 use super::state::{ConfigState, Refusal, Route, SpaceState};
 use crate::messaging::broker::Class;
@@ -240,6 +241,27 @@ impl Model {
         let entry = Arc::new(Entry::Fence);
         let claim = RouteClaim { tenant: key.clone(), holder: None, entry, generation: 0, in_force: false };
         self.hold_route(&route, claim);
+    }
+
+    // === Secrets ===
+
+    /// A Secret that nobody names any more is not followed.
+    pub(super) fn forget_secret(&mut self, secret: &Key) {
+        if !self.configs_of_secret.contains_key(secret) && !self.spaces_of_secret.contains_key(secret) {
+            self.secrets.remove(secret);
+        }
+    }
+
+    /// The Secrets of a space's connectors are these now.
+    pub(super) fn name_secrets(&mut self, space: &Key, before: &[ConnectorSpec], after: &[ConnectorSpec]) {
+        for secret in after.iter().filter_map(|connector| connector.credentials.as_ref()) {
+            self.spaces_of_secret.entry(secret.clone()).or_default().insert(space.clone());
+        }
+        let named = |secret: &Key| after.iter().any(|connector| connector.credentials.as_ref() == Some(secret));
+        for secret in before.iter().filter_map(|connector| connector.credentials.as_ref()).filter(|s| !named(s)) {
+            remove_from(&mut self.spaces_of_secret, secret, space);
+            self.forget_secret(secret);
+        }
     }
 
     // === Names ===

@@ -280,6 +280,8 @@ impl World {
             Type::LinkRoute => Thing::Route { pattern: get("pattern"), out, broker: broker_of(&get("connection")) },
             Type::Connector => Thing::Connector { broker: get("host") },
             Type::Listener => Thing::Listener { port: get("port") },
+            // No space of these schedules has a connector.
+            Type::Vhost => return,
         };
         let found = match &thing {
             Thing::Link { address, broker, .. } => self.judge_link(address, broker),
