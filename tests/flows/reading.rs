@@ -10,7 +10,7 @@ use crate::support::{Kind, SPACE, Tenant, World};
 const PRINTED: &[(&[&str], &str)] = &[
     (
         &["rcfg"],
-        "NAME | KIND | READY | ROUTERS | BROKERS | REASON | AGE
+        "NAME | KIND | READY | ROUTERS | BROKERS | EDGES | REASON | AGE
 main | Messaging | True | 1/1 | Serving | <age>",
     ),
     (
@@ -52,7 +52,7 @@ address.waystation.dev/price-requests | price-requests | anycast | True | Config
 NAME | TYPE | PLAN | READY | ADDRESSES | REASON | AGE
 addressspace.waystation.dev/shop | brokered | True | 6/7 | Serving | <age>
 
-NAME | KIND | READY | ROUTERS | BROKERS | REASON | AGE
+NAME | KIND | READY | ROUTERS | BROKERS | EDGES | REASON | AGE
 routerconfig.waystation.dev/main | Messaging | True | 1/1 | Serving | <age>",
     ),
 ];
