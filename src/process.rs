@@ -5,8 +5,9 @@ pub mod requests;
 
 use std::io::IsTerminal;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{LogFormat, WatchMode};
@@ -15,6 +16,37 @@ use crate::engine::clock::Clock;
 
 const DEFAULT_NAMESPACE: &str = "waystation-system";
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// What is said of a kubeconfig that no client can be made of.
+pub const UNUSABLE: &str = "the kubeconfig cannot be used";
+/// A loop that is at one piece of work for longer is stuck.
+pub const STUCK: Duration = Duration::from_secs(120);
+
+/// SIGTERM and SIGINT, heard from the moment in which this is made.
+#[derive(Debug)]
+pub struct Ending {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ending {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When the system refuses that.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits until this process is told to end.
+    pub async fn told(mut self) {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
 
 /// The time of the machine.
 #[derive(Clone, Copy, Debug)]

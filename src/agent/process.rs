@@ -23,13 +23,12 @@ use crate::edge::ids::Key;
 use crate::edge::render::Layout;
 use crate::engine::permit::permit;
 use crate::process::clients::{read_client, write_client};
-use crate::process::{MachineClock, host_name, identity, log, own_namespace, seed, watch_mode};
+use crate::process::{
+    Ending, MachineClock, STUCK, UNUSABLE, host_name, identity, log, own_namespace, seed, watch_mode,
+};
 use crate::serve::{self, Probes};
 use crate::supervise;
 
-const UNUSABLE: &str = "the kubeconfig cannot be used";
-/// A loop that is at one piece of work for longer is stuck.
-const STUCK: Duration = Duration::from_secs(120);
 /// Writes at a time: statuses and events.
 const WRITES: usize = 12;
 const CONNECT: Duration = Duration::from_secs(5);
@@ -49,7 +48,7 @@ pub fn run(args: EdgeArgs) -> anyhow::Result<()> {
 
 async fn edge(args: EdgeArgs) -> anyhow::Result<()> {
     // Before anything that takes time: a signal must never kill a process that has begun to act.
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let ending = Ending::listen()?;
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
     let config = kube::Config::infer().await.context("no kubeconfig, and not in a cluster")?;
     let (namespace, name) = args.router_config.split_once('/').context("--router-config is not NAMESPACE/NAME")?;
@@ -98,14 +97,7 @@ async fn edge(args: EdgeArgs) -> anyhow::Result<()> {
         clock: Arc::new(MachineClock),
         options,
         health: health.clone(),
-        shutdown: async move {
-            tokio::select! {
-                biased;
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        }
-        .boxed(),
+        shutdown: ending.told().boxed(),
     };
     let probes = probes(&health, router_config);
     let supervisor = async {

@@ -1,12 +1,10 @@
 //! The operator as a process: arguments, logs, clients, signals and sockets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use futures::FutureExt;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::links::ArtemisLinks;
 use super::router_links::QpidLinks;
@@ -17,12 +15,8 @@ use crate::drive::broker::actor;
 use crate::engine::permit::permit;
 use crate::messaging::model::Timing;
 use crate::process::clients::{read_client, write_client};
-use crate::process::{MachineClock, identity, log, own_namespace, seed, watch_mode};
+use crate::process::{Ending, MachineClock, STUCK, UNUSABLE, identity, log, own_namespace, seed, watch_mode};
 use crate::serve::{self, Probes};
-
-const UNUSABLE: &str = "the kubeconfig cannot be used";
-/// A loop that is at one piece of work for longer is stuck.
-const STUCK: Duration = Duration::from_secs(120);
 
 /// Runs `waystation operator` until SIGTERM or SIGINT.
 ///
@@ -35,7 +29,7 @@ pub fn run(args: OperatorArgs) -> anyhow::Result<()> {
 
 async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
     // Before anything that takes time: a signal must never kill a process that has begun to act.
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let ending = Ending::listen()?;
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
     let config = kube::Config::infer().await.context("no kubeconfig, and not in a cluster")?;
     let health = Health::default();
@@ -76,14 +70,7 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
         options,
         health: health.clone(),
         inspect: None,
-        shutdown: async move {
-            tokio::select! {
-                biased;
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        }
-        .boxed(),
+        shutdown: ending.told().boxed(),
     };
     let probes = probes(&health);
     tokio::select! {
