@@ -59,8 +59,9 @@ impl Model {
             }
             Input::Secret(key, revision) => {
                 let known = self.secrets.entry(key.clone()).or_default();
-                known.0 = revision;
-                known.1 = revision.or(known.1);
+                known.now = revision;
+                known.last = revision.or(known.last);
+                known.missing_ms = self.now.mono_ms;
                 if let Some(configs) = self.configs_of_secret.get(&key) {
                     self.dirty_configs.extend(configs.iter().cloned());
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::line::Line;
 use super::routers::Router;
 use super::state::{ConfigState, Target, Want};
-use super::{Model, Timer};
+use super::{Known, Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Kind, Plane, Slot, TargetId};
 use crate::messaging::input;
@@ -154,8 +154,8 @@ impl Model {
             let Some(secret) = secret else { continue };
             match self.secrets.get(secret) {
                 None => return Secrets::Awaited,
-                Some((_, None)) => return Secrets::Missing(secret.clone()),
-                Some((_, last)) => *revision = *last,
+                Some(Known { last: None, .. }) => return Secrets::Missing(secret.clone()),
+                Some(Known { last, .. }) => *revision = *last,
             }
         }
         Secrets::Known(revisions[0], revisions[1])
@@ -163,7 +163,10 @@ impl Model {
 
     /// The Secrets that are missing now, though their last contents are still in use.
     pub(super) fn secrets_lost<'a>(&'a self, config: &'a ConfigState) -> impl Iterator<Item = &'a Key> {
-        config.obj.secrets().filter(|secret| matches!(self.secrets.get(*secret), Some((None, Some(_)))))
+        config
+            .obj
+            .secrets()
+            .filter(|secret| matches!(self.secrets.get(*secret), Some(Known { now: None, last: Some(_), .. })))
     }
 
     fn start_targets(&mut self, key: &Key) {
@@ -252,6 +255,16 @@ impl Model {
                 self.out.targets.push(TargetChange::Reconnect { target, incarnation: line.incarnation });
             }
         }
+    }
+
+    /// Has the routers read and compared now.
+    pub(super) fn compare_routers(&mut self, key: &Key) {
+        let now = self.now.mono_ms;
+        let Some(config) = self.configs.get_mut(key) else { return };
+        for router in config.routers.targets.values_mut().filter(|router| router.line.resync_ms.is_some()) {
+            router.line.resync_ms = Some(now);
+        }
+        self.dirty_configs.insert(key.clone());
     }
 
     fn resync(&mut self, key: &Key) {

@@ -62,6 +62,9 @@ pub struct Timing {
     pub counts_wait_ms: u64,
     /// What is told of connectors moves at most this often.
     pub rows_ms: u64,
+    /// A connector whose Secret goes missing keeps the connection so long: one that is replaced by deleting and creating
+    /// it cuts nobody.
+    pub secret_ms: u64,
     /// What a broker holds is compared this often (plus up to a tenth).
     pub resync_ms: u64,
     /// First wait before a refused job is tried again; doubles to `retry_cap_ms`.
@@ -86,6 +89,7 @@ impl Default for Timing {
             counts_ms: 2_000,
             counts_wait_ms: 1_000,
             rows_ms: 10_000,
+            secret_ms: 30_000,
             resync_ms: 600_000,
             retry_ms: 30_000,
             retry_cap_ms: 600_000,
@@ -104,6 +108,17 @@ enum Timer {
     Address(Key),
     /// Sends a slot again.
     Slot(TargetId, Slot),
+}
+
+/// What is known of a Secret.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Current revision; none: missing.
+    now: Option<u64>,
+    /// The last one seen.
+    last: Option<u64>,
+    /// Since when it is missing.
+    missing_ms: u64,
 }
 
 /// See the module.
@@ -127,8 +142,7 @@ pub struct Model {
     labels: Map<Arc<str>, Arc<BTreeMap<String, String>>>,
     /// Namespaces that are being deleted.
     going: BTreeSet<Arc<str>>,
-    /// Current revision (none: missing) and the last one seen.
-    secrets: Map<Key, (Option<u64>, Option<u64>)>,
+    secrets: Map<Key, Known>,
     undecodable: BTreeSet<(Kind, Key)>,
     undecodable_in: Map<Arc<str>, usize>,
     dirty_configs: BTreeSet<Key>,

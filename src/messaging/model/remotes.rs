@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Model;
 use super::apply::remove_from;
 use super::routes::{RouteClaim, RouteSay};
 use super::state::{ConfigState, Refusal, Route, SpaceState};
+use super::{Known, Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::reason;
@@ -92,6 +92,7 @@ impl Model {
         let Some(space) = self.spaces.get_mut(key) else { return };
         let told = space.told.latest().connectors.iter().find(|row| row.name == spec.name);
         let (known, in_use) = (told.is_some(), told.and_then(|row| row.host.clone()));
+        let ready = told.is_some_and(|row| row.ready);
         let guarded = space.told.finalizer;
         let state = space.remotes.entry(spec.name.clone()).or_insert_with(|| {
             let at = spec.hosts.iter().position(|host| Some(host.shown()) == in_use).unwrap_or_default();
@@ -102,10 +103,14 @@ impl Model {
             return;
         }
         self.fail_over(key, config, spec);
-        let wanted = self.wanted_remote(key, config, spec);
+        let wanted = self.wanted_remote(key, config, spec, ready);
+        let patience = spec.credentials.as_ref().and_then(|secret| self.patience(secret));
+        if let Some(due) = patience.filter(|_| !matches!(wanted, Wanted::Refuse(_))) {
+            self.wake_at(due, Timer::Space(key.clone()));
+        }
         let Some(state) = self.spaces.get_mut(key).and_then(|space| space.remotes.get_mut(&spec.name)) else { return };
         let before = (state.held, state.trouble.clone());
-        state.awaited = matches!(wanted, Wanted::Await);
+        let spared = std::mem::replace(&mut state.awaited, matches!(wanted, Wanted::Await));
         let route = Route { config: config.clone(), slot: slot_of(key, &spec.name) };
         match wanted {
             Wanted::Await => {}
@@ -121,8 +126,13 @@ impl Model {
                 self.hold_route(&route, claim);
             }
             Wanted::Refuse(refusal) => {
+                // After a restart, what routers have of it was left alone meanwhile.
+                let left = spared && ready && !state.held;
                 (state.held, state.trouble) = (false, Some(refusal));
                 self.clear_route(&route, Class::Change);
+                if left {
+                    self.compare_routers(config);
+                }
             }
         }
         let Some(state) = self.spaces.get_mut(key).and_then(|space| space.remotes.get_mut(&spec.name)) else { return };
@@ -153,10 +163,17 @@ impl Model {
         } else {
             since + patience
         };
-        self.wake_at(due, super::Timer::Space(key.clone()));
+        self.wake_at(due, Timer::Space(key.clone()));
     }
 
-    fn wanted_remote(&self, key: &Key, config: &Key, spec: &ConnectorSpec) -> Wanted {
+    /// Until when the connections are kept of those who log in by a Secret that is missing.
+    fn patience(&self, secret: &Key) -> Option<u64> {
+        let known = self.secrets.get(secret).filter(|known| known.now.is_none())?;
+        Some(known.missing_ms + self.timing.secret_ms).filter(|due| *due > self.now.mono_ms)
+    }
+
+    /// `ready`: it was told to be connected.
+    fn wanted_remote(&self, key: &Key, config: &Key, spec: &ConnectorSpec, ready: bool) -> Wanted {
         let refuse = |reason, message: String| Wanted::Refuse((reason, message.into()));
         let (Some(config), Some(space)) = (self.configs.get(config), self.spaces.get(key)) else {
             return Wanted::Await;
@@ -207,8 +224,12 @@ impl Model {
             None => None,
             Some(secret) => match self.secrets.get(secret) {
                 None => return Wanted::Await,
-                Some((_, Some(revision))) => Some((secret.clone(), *revision)),
-                Some((_, None)) => {
+                Some(Known { now: Some(revision), .. }) => Some((secret.clone(), *revision)),
+                Some(known) if ready && self.patience(secret).is_some() => match known.last {
+                    Some(revision) => Some((secret.clone(), revision)),
+                    None => return Wanted::Await,
+                },
+                Some(_) => {
                     let message = format!("Secret {secret} is missing: create it with the keys username and password");
                     return refuse(reason::SECRET_NOT_FOUND, message);
                 }
@@ -423,8 +444,12 @@ impl Model {
                         self.later(soon, reason::CONNECTING, &"is being connected".into())
                     };
                 }
-                let lost = spec.credentials.as_ref().filter(|s| matches!(self.secrets.get(*s), Some((None, Some(_)))));
-                let note = lost.map(|secret| format!("Secret {secret} is missing; what it held last is in use"));
+                let lost =
+                    spec.credentials.as_ref().filter(|s| matches!(self.secrets.get(*s), Some(Known { now: None, .. })));
+                let note = lost.map(|secret| {
+                    let seconds = self.timing.secret_ms / 1_000;
+                    format!("Secret {secret} is missing: what it held last is in use for {seconds} s more")
+                });
                 RowSay::Say(true, reason::CONNECTED, note.unwrap_or_default().into())
             }
         }

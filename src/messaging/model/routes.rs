@@ -6,7 +6,7 @@ use super::fill::last_name;
 use super::routers::{RouteState, Routed, Router, Routers};
 use super::state::Route;
 use super::target::backoff;
-use super::{Model, Timer};
+use super::{Known, Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::remote::in_words;
@@ -308,7 +308,7 @@ impl Model {
         let credentials = match &config.obj.broker_credentials_secret {
             None => None,
             Some(secret) => match self.secrets.get(secret) {
-                Some((_, Some(revision))) => Some((secret.clone(), *revision)),
+                Some(Known { last: Some(revision), .. }) => Some((secret.clone(), *revision)),
                 // Not heard of yet, or never there: what is in use stays, and nothing new is made.
                 _ => return,
             },

@@ -159,10 +159,35 @@ fn a_secret_is_waited_for_kept_and_followed() {
         let Entry::Remote { connector, .. } = &*held[&connector_slot(&id("eu"))] else { panic!() };
         assert_eq!(connector.credentials, Some((secret.clone(), revision)));
     }
-    w.input(Input::Secret(secret, None));
-    w.advance(60_000);
+    w.input(Input::Secret(secret.clone(), None));
+    w.advance(20_000);
     assert_eq!(said(row(&w, "eu")), (true, reason::CONNECTED));
     assert!(row(&w, "eu").unwrap().message.contains("what it held last is in use"));
+    assert!(w.held("r1").contains_key(&connector_slot(&id("eu"))));
+    w.input(Input::Secret(secret.clone(), Some(2)));
+    w.advance(60_000);
+    assert_eq!(row(&w, "eu").unwrap().message.as_ref(), "", "it was replaced, and nobody was cut off");
+    w.input(Input::Secret(secret.clone(), None));
+    w.advance(60_000);
+    assert_eq!(said(row(&w, "eu")), (false, reason::SECRET_NOT_FOUND));
+    assert!(!w.held("r1").contains_key(&connector_slot(&id("eu"))), "who takes the login away takes the connection");
+}
+
+#[test]
+fn a_restart_just_after_a_secret_went_cuts_nobody_off_at_once() {
+    let mut w = world();
+    w.login = Some(Some(1));
+    w.tell_login();
+    w.change_space("s", |s| s.connectors[0].credentials = Some(key("login")));
+    w.advance(60_000);
+    w.login = Some(None);
+    w.restart();
+    w.advance(20_000);
+    assert!(w.held("r1").contains_key(&connector_slot(&id("eu"))));
+    assert_eq!(said(row(&w, "eu")), (true, reason::CONNECTED));
+    w.advance(60_000);
+    assert!(!w.held("r1").contains_key(&connector_slot(&id("eu"))));
+    assert_eq!(said(row(&w, "eu")), (false, reason::SECRET_NOT_FOUND));
 }
 
 #[test]
