@@ -10,6 +10,7 @@ use super::client::{Addresses, Group, in_parallel};
 use super::data::Planned;
 use super::figures::{Figures, Samples};
 use super::management::Management;
+use super::routers::ByHand;
 use super::say;
 use super::stage::{LONG, Stage};
 use super::watcher::{Watcher, What};
@@ -19,12 +20,13 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// Adds two and takes them away again, and does by hand what that costs the API server alone, turn about.
 pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
-    let [mut ready, mut api, mut seen, mut made] = std::array::from_fn(|_| Samples::default());
+    let [mut ready, mut api, mut seen, mut made, mut routed] = std::array::from_fn(|_| Samples::default());
     let bare = Bare::start(stage).await?;
     let mut broker = match stage.broker_port() {
         Some(port) => Some(Management::open(port).await?),
         None => None,
     };
+    let mut routers = ByHand::open(&stage.router_ports(), stage.broker_port()).await?;
     let begin = stage.audit.mark().await?;
     // The first rounds open connections.
     for round in 0..rounds + 3 {
@@ -47,11 +49,16 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
             }
             None => Duration::ZERO,
         };
+        let began = Instant::now();
+        routers.make(&two).await?;
+        let on_routers = began.elapsed();
+        routers.remove(&two).await?;
         if round >= 3 {
             ready.push(took);
             api.push(by_hand);
             seen.push(by_watch);
             made.push(on_broker);
+            routed.push(on_routers);
         }
         let mark = stage.watcher.mark();
         for address in &two {
@@ -63,12 +70,16 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         broker.close().await?;
     }
     let writes = stage.requests(begin).await?.iter().filter(|entry| is_new(entry) && is_status(entry)).count();
-    Ok(Figures::new("address-add", stage.size(), rounds)
+    let figures = Figures::new("address-add", stage.size(), rounds)
         .with_latencies(["p50_ms", "p99_ms", "max_ms"], &ready)
         .with_latencies(["api_p50_ms", "api_p99_ms", ""], &api)
         .with_latencies(["api_watch_p50_ms", "api_watch_p99_ms", ""], &seen)
         .with_latencies(["broker_p50_ms", "broker_p99_ms", ""], &made)
-        .with("status_writes_per_address", writes as f64 / (2 * (rounds + 3)) as f64))
+        .with("status_writes_per_address", writes as f64 / (2 * (rounds + 3)) as f64);
+    if stage.router_ports().is_empty() {
+        return Ok(figures);
+    }
+    Ok(figures.with_latencies(["routers_p50_ms", "routers_p99_ms", ""], &routed))
 }
 
 /// Adds two in a space beside a bulk, two in its space, and two by hand, turn about, until all of the bulk is Ready.

@@ -94,38 +94,56 @@ async fn listens(port: u16, within: Duration) -> Result<Instant> {
 /// Makes on each router what the operator makes for the addresses, under names that are nobody else's. `broker`: the
 /// port of the broker that queues are on.
 pub(super) async fn make(ports: &[u16], addresses: &[Planned], broker: Option<u16>) -> Result<()> {
-    let requests: Vec<Request> = addresses.iter().flat_map(entities).map(|entity| entity.create()).collect();
-    let one = |port| carry_out(port, &requests, broker);
-    futures::future::try_join_all(ports.iter().map(|port| one(*port))).await.map(drop)
+    ByHand::open(ports, broker).await?.make(addresses).await
 }
 
 /// Takes away what [`make`] made.
 pub(super) async fn remove(ports: &[u16], addresses: &[Planned]) -> Result<()> {
-    let requests: Vec<Request> = addresses
-        .iter()
-        .flat_map(|address| entities(address).into_iter().rev())
-        .map(|entity| entity.delete())
-        .collect();
-    let one = |port| carry_out(port, &requests, None);
-    futures::future::try_join_all(ports.iter().map(|port| one(*port))).await.map(drop)
+    ByHand::open(ports, None).await?.remove(addresses).await
 }
 
-async fn carry_out(port: u16, requests: &[Request], broker: Option<u16>) -> Result<()> {
-    let mut management = Management::open(port, &Login::Anonymous).await?;
-    if let Some(broker) = broker {
-        let attributes = [
-            ("host", Value::from("127.0.0.1")),
-            ("port", Value::String(broker.to_string())),
-            ("role", Value::from("route-container")),
-            ("saslMechanisms", Value::from("ANONYMOUS")),
-        ];
-        // It may be there from before.
-        management.ask(&Request::create(&kind("connector"), Some(CONNECTOR), &attributes)).await?;
+/// A bare client with a connection to each router.
+pub(super) struct ByHand(Vec<Management>);
+
+impl ByHand {
+    /// Connects, and makes the connector to the broker on this port.
+    pub async fn open(ports: &[u16], broker: Option<u16>) -> Result<Self> {
+        let one = async |port: &u16| {
+            let mut management = Management::open(*port, &Login::Anonymous).await?;
+            if let Some(broker) = broker {
+                let attributes = [
+                    ("host", Value::from("127.0.0.1")),
+                    ("port", Value::String(broker.to_string())),
+                    ("role", Value::from("route-container")),
+                    ("saslMechanisms", Value::from("ANONYMOUS")),
+                ];
+                // It may be there from before.
+                management.ask(&Request::create(&kind("connector"), Some(CONNECTOR), &attributes)).await?;
+            }
+            anyhow::Ok(management)
+        };
+        Ok(Self(futures::future::try_join_all(ports.iter().map(one)).await?))
     }
-    let answers: Vec<Answer> = management.pipeline(requests, WINDOW).await?;
-    let refused = answers.iter().find(|answer| !answer.succeeded());
-    ensure!(refused.is_none(), "a router refused: {}", refused.map_or("", |answer| &answer.description));
-    Ok(())
+
+    /// Makes what the operator makes for the addresses.
+    pub async fn make(&mut self, addresses: &[Planned]) -> Result<()> {
+        let requests = addresses.iter().flat_map(entities).map(|entity| entity.create()).collect();
+        self.carry_out(requests).await
+    }
+
+    /// Takes it away.
+    pub async fn remove(&mut self, addresses: &[Planned]) -> Result<()> {
+        let entities = addresses.iter().flat_map(|address| entities(address).into_iter().rev());
+        self.carry_out(entities.map(|entity| entity.delete()).collect()).await
+    }
+
+    async fn carry_out(&mut self, requests: Vec<Request>) -> Result<()> {
+        let answers = self.0.iter_mut().map(|management| management.pipeline(&requests, WINDOW));
+        let answers: Vec<Vec<Answer>> = futures::future::try_join_all(answers).await?;
+        let refused = answers.iter().flatten().find(|answer| !answer.succeeded());
+        ensure!(refused.is_none(), "a router refused: {}", refused.map_or("", |answer| &answer.description));
+        Ok(())
+    }
 }
 
 fn kind(of: &str) -> String {
