@@ -32,7 +32,7 @@ use crate::drive::broker::actor;
 use crate::engine::clock::{Clock, Stopwatch};
 use crate::engine::jitter::Jitter;
 pub use crate::engine::loops::LoopError as OperatorError;
-use crate::engine::loops::{Ended, Loop, Loops, endless};
+use crate::engine::loops::{Ended, Loop, Loops, endless, pass_on};
 use crate::engine::mailbox::Mailbox;
 use crate::engine::owner;
 use crate::engine::permit::{Granter, Permit};
@@ -339,10 +339,6 @@ impl Watching {
         kinds.spawn(all.1);
         kinds.spawn(all.2);
         kinds.spawn(all.3);
-        if let Some(Err(failed)) = kinds.join_next().await
-            && failed.is_panic()
-        {
-            std::panic::resume_unwind(failed.into_panic());
-        }
+        kinds.join_next().await.and_then(pass_on);
     }
 }

@@ -11,7 +11,7 @@ use kube::api::Api;
 use kube::core::DeserializeGuard;
 use kube::{Client, Resource};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::convert;
 use super::meter::Meter;
@@ -19,6 +19,7 @@ use super::references::References;
 use super::sources::Closed;
 use super::watch::{Options, Seen, Watch};
 use crate::engine::jitter::Jitter;
+use crate::engine::loops::pass_on;
 use crate::messaging::endpoints::{Endpoint, Endpoints, Port};
 use crate::messaging::ids::Key;
 use crate::messaging::input::Input;
@@ -64,7 +65,7 @@ impl EndpointSlices {
             tokio::select! {
                 biased;
                 () = self.references.moved() => {}
-                Some(ended) = tasks.join_next() => pass_on(ended)?,
+                Some(ended) = tasks.join_next() => pass_on(ended).unwrap_or(Ok(()))?,
                 () = self.inputs.closed() => return Err(Closed),
             }
         }
@@ -76,15 +77,6 @@ impl EndpointSlices {
         let watch = Watch::new(api, "EndpointSlice", options, jitter, Arc::clone(&self.meter))
             .labels(format!("kubernetes.io/service-name={}", service.name));
         Service { key: service, inputs: self.inputs.clone(), slices: BTreeMap::new(), told: None }.run(watch)
-    }
-}
-
-/// A watch that was stopped is none to worry about; a panic in one is the end of all.
-fn pass_on(ended: Result<Result<(), Closed>, JoinError>) -> Result<(), Closed> {
-    match ended {
-        Ok(result) => result,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
 /// Why a process ended that was not asked to.
@@ -15,7 +15,7 @@ pub enum LoopError {
     Ended(&'static str),
     /// A loop panicked; the panic itself is in the log.
     #[error("a loop failed: {0}")]
-    Failed(#[source] tokio::task::JoinError),
+    Failed(#[source] JoinError),
 }
 
 /// How one loop ended.
@@ -33,6 +33,16 @@ pub type Loop = BoxFuture<'static, Ended>;
 /// A loop that must not end.
 pub fn endless(name: &'static str, running: impl Future<Output = ()> + Send + 'static) -> Loop {
     running.map(move |()| Ended::Unexpected(name)).boxed()
+}
+
+/// What a task came to; none if it was told to end. A panic in it goes on in whoever asks, and so ends the process: a task
+/// that is waited for by nobody would be missed by nobody.
+pub fn pass_on<T>(ended: Result<T, JoinError>) -> Option<T> {
+    match ended {
+        Ok(value) => Some(value),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
 }
 
 /// All loops, and the wish to end.
@@ -86,9 +96,25 @@ impl Loops {
     }
 }
 
-fn judge(ended: Result<Ended, tokio::task::JoinError>) -> Result<(), LoopError> {
+fn judge(ended: Result<Ended, JoinError>) -> Result<(), LoopError> {
     match ended.map_err(LoopError::Failed)? {
         Ended::Expected => Ok(()),
         Ended::Unexpected(name) => Err(LoopError::Ended(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_goes_on_in_who_asks_and_what_was_told_to_end_is_nothing() {
+        assert_eq!(pass_on(tokio::spawn(async { 7 }).await), Some(7));
+        let endless = tokio::spawn(std::future::pending::<()>());
+        endless.abort();
+        assert_eq!(pass_on(endless.await), None);
+        let broken = tokio::spawn(async { panic!("broken") });
+        let asking = tokio::spawn(async { pass_on::<()>(broken.await) });
+        assert!(asking.await.unwrap_err().is_panic());
     }
 }

@@ -99,6 +99,7 @@ const LAYERS: &[Layer] = &[
             "engine::guarded",
             "engine::jitter",
             "engine::clock",
+            "engine::loops",
         ],
         external: External::Except(&["kube", "k8s_openapi", "schemars", "axum", "anyhow", "clap"]),
         forbidden: &[],
@@ -134,7 +135,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         // It knows how files are called, and nothing of what is in them but users.
         module: "supervise",
-        internal: &["edge::render", "engine::jitter"],
+        internal: &["edge::render", "engine::jitter", "engine::loops"],
         external: External::Except(KUBERNETES),
         forbidden: &[],
     },

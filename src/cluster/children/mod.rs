@@ -25,6 +25,7 @@ use tokio::time::sleep;
 use super::meter::Meter;
 use super::watch::{Options, Seen, Watch};
 use crate::engine::jitter::{Jitter, doubling};
+use crate::engine::loops::pass_on;
 use crate::engine::permit::Permit;
 use crate::engine::stop::Stop;
 use crate::messaging::exposure::Exposure;
@@ -138,9 +139,7 @@ impl Children {
                     Seen::Complete => state.synced(kind),
                 },
                 Some(ended) = watches.join_next() => {
-                    if let Err(failed) = ended && failed.is_panic() {
-                        std::panic::resume_unwind(failed.into_panic());
-                    }
+                    pass_on(ended);
                     return;
                 }
             }

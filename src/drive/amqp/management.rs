@@ -5,8 +5,11 @@
 //! are matched by a correlation id, which must be a string (router agents drop other types). Nothing is retried.
 //! A lost link fails every open request at once; the client cannot be used again.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +22,7 @@ use fe2o3_amqp::types::messaging::{
 };
 use fe2o3_amqp::types::primitives::SimpleValue;
 use fe2o3_amqp::{Delivery, Receiver, Sendable, Sender};
+use futures::FutureExt;
 use serde_amqp::Value;
 use serde_amqp::primitives::OrderedMap;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -80,10 +84,19 @@ pub struct Management {
     tasks: [JoinHandle<()>; 2],
 }
 
-#[derive(Debug)]
 struct Shared {
     open: Mutex<Open>,
     lost: watch::Sender<Option<String>>,
+    /// That of one of our tasks, for whoever waits for the loss.
+    panic: Mutex<Option<Panic>>,
+}
+
+type Panic = Box<dyn Any + Send>;
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("lost", &*self.lost.borrow()).finish_non_exhaustive()
+    }
 }
 
 /// Requests that wait for their answers, by the number in their correlation id.
@@ -105,6 +118,14 @@ impl Shared {
             open.lost = Some(reason.clone());
             open.waiting.clear();
             self.lost.send_replace(Some(reason));
+        }
+    }
+
+    /// Runs a task of ours; its panic is the loss of the links, and that of whoever waits for it.
+    async fn guard(self: Arc<Self>, task: impl Future<Output = ()>) {
+        if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+            self.lose("a task of the links has panicked".to_owned());
         }
     }
 }
@@ -139,11 +160,11 @@ impl Management {
             .map_err(|error| refused(error.to_string()))?;
 
         let (lost_sender, lost) = watch::channel(None);
-        let shared = Arc::new(Shared { open: Mutex::default(), lost: lost_sender });
+        let shared = Arc::new(Shared { open: Mutex::default(), lost: lost_sender, panic: Mutex::default() });
         let (outgoing, requests) = mpsc::unbounded_channel();
         let tasks = [
-            tokio::spawn(send_requests(sender, requests, reply_to, Arc::clone(&shared))),
-            tokio::spawn(take_replies(receiver, Arc::clone(&shared))),
+            tokio::spawn(Arc::clone(&shared).guard(send_requests(sender, requests, reply_to, Arc::clone(&shared)))),
+            tokio::spawn(Arc::clone(&shared).guard(take_replies(receiver, Arc::clone(&shared)))),
         ];
         Ok(Self { shared, outgoing, lost, tasks })
     }
@@ -184,14 +205,19 @@ impl Management {
         Ok((waiting, Slot { id, shared: Arc::clone(&self.shared) }))
     }
 
-    /// Resolves once the links are lost, with the reason.
+    /// Resolves once the links are lost, with the reason. A panic in what carries them goes on in the first who waits.
     pub fn lost(&self) -> impl Future<Output = String> + Send + use<> {
-        let mut lost = self.lost.clone();
+        let (mut lost, shared) = (self.lost.clone(), Arc::clone(&self.shared));
         async move {
-            match lost.wait_for(Option::is_some).await {
+            let reason = match lost.wait_for(Option::is_some).await {
                 Ok(reason) => reason.clone().unwrap_or_default(),
                 Err(_) => "the client was dropped".to_owned(),
+            };
+            let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(panic) = panic {
+                std::panic::resume_unwind(panic);
             }
+            reason
         }
     }
 }
@@ -291,5 +317,29 @@ async fn take_replies(mut receiver: Receiver, shared: Arc<Shared>) {
         let properties = message.application_properties.map(|properties| properties.0).unwrap_or_default();
         // The receiver may have gone meanwhile.
         let _ = answer.send(Reply { properties, body });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_of_a_task_fails_what_is_open_and_goes_on_in_who_waits_for_the_loss() {
+        let (lost_sender, lost) = watch::channel(None);
+        let shared = Arc::new(Shared { open: Mutex::default(), lost: lost_sender, panic: Mutex::default() });
+        let (outgoing, mut requests) = mpsc::unbounded_channel();
+        let broken = async move {
+            requests.recv().await;
+            panic!("broken");
+        };
+        let tasks = [tokio::spawn(Arc::clone(&shared).guard(broken)), tokio::spawn(std::future::pending())];
+        let management = Management { shared, outgoing, lost, tasks };
+        let request = Request { properties: Vec::new(), body: Value::Null };
+        let waiting = tokio::spawn(management.lost());
+        let answer = management.request(request, Duration::from_secs(60)).await;
+        assert!(matches!(answer, Err(RequestError::Lost(_))), "{answer:?}");
+        assert!(waiting.await.unwrap_err().is_panic());
+        assert!(!management.lost().await.is_empty());
     }
 }

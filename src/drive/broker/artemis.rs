@@ -15,11 +15,12 @@ use serde_amqp::Value;
 use serde_amqp::described::Described;
 use serde_amqp::descriptor::Descriptor;
 use tokio::sync::{Mutex, mpsc};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::link::{BrokerLink, BrokerSession, Call, CallError, LinkError, SessionEvent};
 use crate::drive::amqp::management::AttachError;
 use crate::drive::amqp::{ConnectError, Connector, Management, Reply, Request, RequestError};
+use crate::engine::loops::pass_on;
 
 const MANAGEMENT: &str = "activemq.management";
 const NOTIFICATIONS: &str = "activemq.notifications";
@@ -56,8 +57,9 @@ struct ArtemisSession {
     /// takes seconds in which a new address would wait.
     questions: Management,
     request_deadline: Duration,
-    events: Mutex<mpsc::UnboundedReceiver<SessionEvent>>,
-    listener: JoinHandle<()>,
+    /// And who tells them, until it is known how that ended.
+    events: Mutex<(mpsc::UnboundedReceiver<SessionEvent>, Option<JoinHandle<()>>)>,
+    listener: AbortHandle,
     _sessions: [SessionHandle<()>; 2],
     _connection: ConnectionHandle<()>,
 }
@@ -81,13 +83,15 @@ impl ArtemisSession {
             })??;
 
         let (teller, events) = mpsc::unbounded_channel();
-        let listener = tokio::spawn(tell_events(notifications, management.lost().boxed(), teller));
+        let lost = futures::future::select(management.lost().boxed(), questions.lost().boxed());
+        let lost = lost.map(|lost| lost.factor_first().0).boxed();
+        let listener = tokio::spawn(tell_events(notifications, lost, teller));
         Ok(Self {
             management,
             questions,
             request_deadline,
-            events: Mutex::new(events),
-            listener,
+            listener: listener.abort_handle(),
+            events: Mutex::new((events, Some(listener))),
             _sessions: sessions,
             _connection: connection,
         })
@@ -111,11 +115,14 @@ impl BrokerSession for ArtemisSession {
 
     fn next_event(&self) -> BoxFuture<'_, SessionEvent> {
         async move {
-            let event = self.events.lock().await.recv().await;
-            match event {
-                Some(event) => event,
-                None => SessionEvent::Lost(self.management.lost().await),
+            let mut events = self.events.lock().await;
+            if let Some(event) = events.0.recv().await {
+                return event;
             }
+            if let Some(listener) = events.1.take() {
+                pass_on(listener.await);
+            }
+            SessionEvent::Lost(self.management.lost().await)
         }
         .boxed()
     }
