@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::Api;
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::Request;
 use kube::{Client, Error, Resource};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -22,14 +21,15 @@ use tokio::time::{sleep, timeout};
 
 use super::meter::Meter;
 use super::references::{References, lock};
+pub use super::secret_scopes::BY_NAME;
+use super::secret_scopes::{Scope, scopes};
 use super::sources::Closed;
-use super::watch::{Options, Seen, Watch};
+use super::watch::{Options, Seen};
 use crate::engine::jitter::Jitter;
+use crate::engine::loops::pass_on;
 use crate::messaging::ids::Key;
 use crate::messaging::input::Input;
 
-/// Secrets of one namespace that are watched one by one.
-pub const BY_NAME: usize = 24;
 const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -70,26 +70,6 @@ impl SecretStore {
 /// A number for contents: differs when they do.
 fn revision(data: &SecretData) -> u64 {
     ahash::RandomState::with_seeds(11, 13, 17, 19).hash_one(data)
-}
-
-/// What is watched by one watch.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Scope {
-    Name(Key),
-    Namespace(Arc<str>),
-}
-
-/// The watches that cover these Secrets.
-fn scopes(referenced: &BTreeSet<Key>) -> BTreeSet<Scope> {
-    let mut counts: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
-    for key in referenced {
-        *counts.entry(&key.namespace).or_default() += 1;
-    }
-    let scope = |key: &Key| match counts.get(&key.namespace) {
-        Some(count) if *count > BY_NAME => Scope::Namespace(Arc::clone(&key.namespace)),
-        _ => Scope::Name(key.clone()),
-    };
-    referenced.iter().map(scope).collect()
 }
 
 /// A Secret has moved to this `resourceVersion`, or is gone.
@@ -135,7 +115,7 @@ impl Secrets {
         let mut to_read: BTreeSet<Key> = BTreeSet::new();
         loop {
             self.follow_references(&mut known, &mut to_read);
-            let wanted = scopes(&known.keys().cloned().collect());
+            let wanted = scopes(known.keys(), &watches);
             watches.retain(|scope, task| {
                 let keep = wanted.contains(scope);
                 if !keep {
@@ -144,10 +124,8 @@ impl Secrets {
                 keep
             });
             for scope in wanted {
-                watches.entry(scope.clone()).or_insert_with(|| tasks.spawn(self.watch(scope, moved_in.clone())));
+                watches.entry(scope.clone()).or_insert_with(|| tasks.spawn(self.watch(&scope, moved_in.clone())));
             }
-            while tasks.try_join_next().is_some() {}
-
             let mut failed = false;
             for key in std::mem::take(&mut to_read) {
                 if !self.read(&key, known.entry(key.clone()).or_default()).await? {
@@ -167,6 +145,10 @@ impl Secrets {
                     }
                 }
                 () = retry => {}
+                Some(ended) = tasks.join_next() => {
+                    // Only one that nobody needs any more ends.
+                    pass_on(ended);
+                }
                 () = self.inputs.closed() => return Err(Closed),
             }
         }
@@ -189,17 +171,8 @@ impl Secrets {
         }
     }
 
-    fn watch(&self, scope: Scope, moved: mpsc::Sender<Moved>) -> impl Future<Output = ()> + Send + use<> {
-        let (namespace, name) = match &scope {
-            Scope::Name(key) => (Arc::clone(&key.namespace), Some(Arc::clone(&key.name))),
-            Scope::Namespace(namespace) => (Arc::clone(namespace), None),
-        };
-        let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(self.client.clone(), &namespace);
-        let (options, jitter) = (self.options.clone(), self.jitter.fork());
-        let mut watch = Watch::new(api, "Secret", options, jitter, Arc::clone(&self.meter));
-        if let Some(name) = name {
-            watch = watch.fields(format!("metadata.name={name}"));
-        }
+    fn watch(&self, scope: &Scope, moved: mpsc::Sender<Moved>) -> impl Future<Output = ()> + Send + use<> {
+        let mut watch = scope.watch(&self.client, &self.options, &self.jitter, &self.meter);
         async move {
             loop {
                 let event = match watch.next().await {

@@ -336,6 +336,8 @@ pub enum Input {
     Namespace(Arc<str>, Arc<BTreeMap<String, String>>),
     /// An object is gone. For a Secret that is read by name: it was looked for and is not there.
     Vanished(Kind, Key),
+    /// A Secret was looked for and cannot be read; it may well be there. What was known of it stays.
+    Unreadable(Key),
     /// The first complete list of a kind has been applied.
     Synced(Kind),
     /// A name (of [`Settled::names`](super::model::Settled::names)) is at these addresses; none: it does not resolve.

@@ -1,8 +1,9 @@
 //! The Secrets that the edge's model refers to, and no others.
 //!
-//! Watches carry metadata only; contents are read by name, many at a time, when a Secret is first referred to and when it
-//! has moved. A few are watched one by one, more by one watch of all Secrets' metadata: a connection for each would be
-//! thousands. Contents appear in no log: they are not even decoded by the client library, which logs what it cannot.
+//! Watches carry metadata only (see [`secret_scopes`](crate::cluster::secret_scopes)); contents are read by name, many at a
+//! time, when a Secret is first referred to and when it has moved. One that cannot be read for a while is said to be
+//! unreadable, so that nobody waits for it for ever, and goes on being tried. Contents appear in no log: they are not even
+//! decoded by the client library, which logs what it cannot.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as ApiSecret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Error};
 use serde::Deserialize;
@@ -23,19 +24,25 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cluster::convert;
 use crate::cluster::meter::Meter;
+use crate::cluster::secret_scopes::{Scope, scopes};
 use crate::cluster::secrets::{ReadError, text};
 use crate::cluster::sources::Closed;
-use crate::cluster::watch::{Options, Seen, Watch};
+use crate::cluster::watch::{Options, Seen};
 use crate::edge::ids::{Key, Kind};
 use crate::edge::input::{Input, Meta, Secret};
 use crate::engine::jitter::Jitter;
+use crate::engine::loops::pass_on;
 
-/// As many are watched one by one.
-pub const BY_NAME: usize = 24;
+/// Watches, each of which is a connection; where they would be more, one of all Secrets is preferred.
+const WATCHES: usize = 64;
+/// Between two looks whether we have the right to that one.
+const LOOK: Duration = Duration::from_secs(600);
 /// Reads under way.
 const READS: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
+/// How long is waited for one that cannot be read, before it is said to be unreadable.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long one stays that is referred to no more: what is deleted and made anew finds it.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -55,11 +62,24 @@ pub struct Secrets {
     pub meter: Arc<dyn Meter>,
 }
 
+/// What was said of one.
+#[derive(PartialEq, Eq)]
+enum Told {
+    /// It is there, in this `resourceVersion`.
+    There(Option<String>),
+    Missing,
+    Unreadable,
+}
+
 /// What is known of one.
 #[derive(Default)]
 struct Known {
-    /// `resourceVersion` last told; `Some(None)`: told to be missing.
-    told: Option<Option<String>>,
+    /// What was told last; none: nothing that is still remembered.
+    told: Option<Told>,
+    /// Since when it is asked for and was not read.
+    waits: Option<Instant>,
+    /// It could not be read since.
+    failing: bool,
     /// It stands in line to be read.
     queued: bool,
     reading: bool,
@@ -77,12 +97,6 @@ enum Moved {
     Listed(Scope, BTreeSet<Key>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Scope {
-    One(Key),
-    All,
-}
-
 type Read = (Key, Result<Option<(Secret, Option<String>)>, ReadError>);
 
 /// Everything of a run.
@@ -95,6 +109,13 @@ struct Run {
     watches: BTreeMap<Scope, AbortHandle>,
     tasks: JoinSet<()>,
     dropped: VecDeque<(Instant, Key)>,
+    /// When the patience with each ends.
+    overdue: VecDeque<(Instant, Key)>,
+    /// Whether we have the right to watch all, if that was found out.
+    wide: Option<bool>,
+    /// When that is to be asked.
+    look_at: Option<Instant>,
+    looking: Option<BoxFuture<'static, Result<bool, ReadError>>>,
 }
 
 impl Secrets {
@@ -113,6 +134,10 @@ impl Secrets {
             watches: BTreeMap::new(),
             tasks: JoinSet::new(),
             dropped: VecDeque::new(),
+            overdue: VecDeque::new(),
+            wide: None,
+            look_at: None,
+            looking: None,
         };
         loop {
             while run.reading.len() < READS
@@ -127,6 +152,12 @@ impl Secrets {
             let at = |when: Option<Instant>| async move {
                 match when {
                     Some(when) => sleep_until(when).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let looking = async {
+                match &mut run.looking {
+                    Some(looking) => looking.await,
                     None => std::future::pending().await,
                 }
             };
@@ -152,53 +183,78 @@ impl Secrets {
                     self.forget(&mut run).await?;
                     self.follow(&mut run, &moved_in);
                 }
+                () = at(run.overdue.front().map(|(at, _)| *at)) => self.give_up(&mut run).await?,
+                found = looking => {
+                    run.looking = None;
+                    let wait = match found {
+                        Ok(wide) => {
+                            run.wide = Some(wide);
+                            LOOK
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "whether all Secrets may be listed could not be found out");
+                            RETRY
+                        }
+                    };
+                    run.look_at = Some(Instant::now() + self.jitter.spread(wait));
+                    self.follow(&mut run, &moved_in);
+                }
+                () = at(run.look_at) => {
+                    run.look_at = None;
+                    run.looking = Some(may_list_all(self.client.clone()).boxed());
+                }
+                Some(ended) = run.tasks.join_next() => {
+                    // Only one that nobody needs any more ends.
+                    pass_on(ended);
+                }
                 () = self.inputs.closed() => return Err(Closed),
             }
-            while run.tasks.try_join_next().is_some() {}
         }
     }
 
     /// Begins and ends watches.
     fn follow(&self, run: &mut Run, moved: &mpsc::Sender<Moved>) {
-        let count = run.known.len();
+        let narrow = scopes(run.known.keys(), &run.watches);
         // Not to and fro at the limit.
-        let wide = count > BY_NAME || (run.watches.contains_key(&Scope::All) && count > BY_NAME / 2);
-        if wide {
-            if !run.watches.contains_key(&Scope::All) {
-                run.watches.values().for_each(AbortHandle::abort);
-                run.watches.clear();
-                let task = run.tasks.spawn(self.watch(Scope::All, moved.clone()));
-                run.watches.insert(Scope::All, task);
+        let most = if run.watches.contains_key(&Scope::All) { WATCHES / 2 } else { WATCHES };
+        let wanted = match (narrow.len() > most, run.wide) {
+            (false, _) => {
+                // Nobody needs to know.
+                (run.look_at, run.looking) = (None, None);
+                narrow
             }
-            return;
-        }
-        let known = &run.known;
+            (true, None) => {
+                // Until that is known, those that there are do; what changes elsewhere is seen when a watch begins.
+                if run.look_at.is_none() && run.looking.is_none() {
+                    run.look_at = Some(Instant::now());
+                }
+                return;
+            }
+            (true, Some(wide)) => {
+                if run.look_at.is_none() && run.looking.is_none() {
+                    run.look_at = Some(Instant::now() + self.jitter.spread(LOOK));
+                }
+                if wide { [Scope::All].into() } else { narrow }
+            }
+        };
         run.watches.retain(|scope, task| {
-            let keep = matches!(scope, Scope::One(key) if known.contains_key(key));
+            let keep = wanted.contains(scope);
             if !keep {
                 task.abort();
             }
             keep
         });
-        for key in run.known.keys() {
-            let scope = Scope::One(key.clone());
+        for scope in wanted {
             if !run.watches.contains_key(&scope) {
-                let task = run.tasks.spawn(self.watch(scope.clone(), moved.clone()));
+                let task = run.tasks.spawn(self.watch(&scope, moved.clone()));
                 run.watches.insert(scope, task);
             }
         }
     }
 
-    fn watch(&self, scope: Scope, moved: mpsc::Sender<Moved>) -> impl Future<Output = ()> + Send + use<> {
-        let api: Api<PartialObjectMeta<ApiSecret>> = match &scope {
-            Scope::One(key) => Api::namespaced(self.client.clone(), &key.namespace),
-            Scope::All => Api::all(self.client.clone()),
-        };
-        let (options, jitter) = (self.options.clone(), self.jitter.fork());
-        let mut watch = Watch::new(api, "Secret", options, jitter, Arc::clone(&self.meter));
-        if let Scope::One(key) = &scope {
-            watch = watch.fields(format!("metadata.name={}", key.name));
-        }
+    fn watch(&self, scope: &Scope, moved: mpsc::Sender<Moved>) -> impl Future<Output = ()> + Send + use<> {
+        let mut watch = scope.watch(&self.client, &self.options, &self.jitter, &self.meter);
+        let scope = scope.clone();
         async move {
             let mut listed = Some(BTreeSet::new());
             loop {
@@ -226,29 +282,53 @@ impl Secrets {
     async fn take(&self, run: &mut Run, (key, read): Read) -> Result<(), Closed> {
         let Some(known) = run.known.get_mut(&key) else { return Ok(()) };
         known.reading = false;
-        let (input, version) = match read {
-            Ok(Some((secret, version))) => (Input::Secret(Arc::new(secret)), version),
-            Ok(None) => (Input::Vanished(Kind::Secret, key.clone()), None),
+        let (input, told) = match read {
+            Ok(Some((secret, version))) => (Input::Secret(Arc::new(secret)), Told::There(version)),
+            Ok(None) => (Input::Vanished(Kind::Secret, key.clone()), Told::Missing),
             Err(error) => {
                 tracing::warn!(secret = %key, %error, "reading a Secret failed; it is tried again");
+                known.failing = true;
                 run.failed.insert(key.clone());
                 let retry = Instant::now() + self.jitter.spread(RETRY);
                 run.retry_at.get_or_insert(retry);
                 let forbidden = matches!(&error, ReadError::Request(Error::Api(status)) if status.code == 403);
-                if !forbidden || known.told.is_some() {
-                    return Ok(());
-                }
-                // Who may not be read is as good as missing: nobody waits for that.
-                (Input::Vanished(Kind::Secret, key.clone()), None)
+                return match forbidden || known.is_overdue() {
+                    true => self.tell_unreadable(known, key).await,
+                    false => Ok(()),
+                };
             }
         };
+        (known.waits, known.failing) = (None, false);
         let again = std::mem::take(&mut known.again);
-        if known.told.as_ref() != Some(&version) {
-            known.told = Some(version);
+        if known.told.as_ref() != Some(&told) {
+            known.told = Some(told);
             self.inputs.send(input).await.map_err(|_| Closed)?;
         }
         if again {
             run.want(&key);
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for it any more.
+    async fn tell_unreadable(&self, known: &mut Known, key: Key) -> Result<(), Closed> {
+        if known.told.is_some() {
+            return Ok(());
+        }
+        tracing::warn!(secret = %key, "a Secret cannot be read: it is as good as missing until it can be");
+        known.told = Some(Told::Unreadable);
+        self.inputs.send(Input::Unreadable(key)).await.map_err(|_| Closed)
+    }
+
+    /// Those that could not be read for long enough.
+    async fn give_up(&self, run: &mut Run) -> Result<(), Closed> {
+        let now = Instant::now();
+        while run.overdue.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, key)) = run.overdue.pop_front() else { break };
+            // One whose turn has not come yet is waited for, however long the line.
+            if let Some(known) = run.known.get_mut(&key).filter(|known| known.failing && known.is_overdue()) {
+                self.tell_unreadable(known, key).await?;
+            }
         }
         Ok(())
     }
@@ -268,6 +348,12 @@ impl Secrets {
     }
 }
 
+impl Known {
+    fn is_overdue(&self) -> bool {
+        self.dropped.is_none() && self.waits.is_some_and(|since| since + PATIENCE <= Instant::now())
+    }
+}
+
 impl Run {
     fn asked(&mut self, key: Key, wanted: bool) {
         if !wanted {
@@ -282,6 +368,11 @@ impl Run {
         known.dropped = None;
         // Who asks has forgotten what was told.
         known.told = None;
+        if known.waits.is_none() {
+            let now = Instant::now();
+            known.waits = Some(now);
+            self.overdue.push_back((now + PATIENCE, key.clone()));
+        }
         self.want(&key);
     }
 
@@ -299,19 +390,16 @@ impl Run {
     fn moved(&mut self, moved: Moved) {
         match moved {
             Moved::To(key, version) => {
-                let differs = |known: &Known| known.reading || known.told.as_ref() != Some(&version);
+                let now = version.map_or(Told::Missing, |version| Told::There(Some(version)));
+                let differs = |known: &Known| known.reading || known.told.as_ref() != Some(&now);
                 if self.known.get(&key).is_some_and(differs) {
                     self.want(&key);
                 }
             }
             Moved::Listed(scope, listed) => {
                 // Deleted between the read and the list.
-                let covered = |key: &Key| match &scope {
-                    Scope::All => true,
-                    Scope::One(one) => one == key,
-                };
-                let missing = |known: &Known| matches!(known.told, Some(Some(_)));
-                let unsure = self.known.iter().filter(|(key, known)| covered(key) && missing(known));
+                let there = |known: &Known| matches!(known.told, Some(Told::There(_)));
+                let unsure = self.known.iter().filter(|(key, known)| scope.covers(key) && there(known));
                 let unsure: Vec<Key> =
                     unsure.map(|(key, _)| key).filter(|key| !listed.contains(*key)).cloned().collect();
                 for key in unsure {
@@ -319,6 +407,18 @@ impl Run {
                 }
             }
         }
+    }
+}
+
+/// Whether all Secrets may be listed.
+async fn may_list_all(client: Client) -> Result<bool, ReadError> {
+    let api: Api<PartialObjectMeta<ApiSecret>> = Api::all(client);
+    let one = ListParams::default().limit(1);
+    match timeout(DEADLINE, api.list(&one)).await {
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(Error::Api(status))) if status.code == 403 => Ok(false),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(ReadError::Late),
     }
 }
 

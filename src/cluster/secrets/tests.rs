@@ -236,3 +236,24 @@ async fn a_secret_whose_router_config_was_gone_for_a_moment_is_told_again() {
     assert_eq!(bench.told().await, first);
     bench.quiet().await;
 }
+
+#[tokio::test]
+async fn a_panic_in_a_watch_is_not_swallowed() {
+    let (client, _) = server(|asked| {
+        assert!(asked.path.contains("/secrets/"), "a watch begins");
+        failure(404, "not found")
+    });
+    let (references, (sender, _inputs)) = (References::default(), mpsc::channel(10));
+    references.set(&key("config"), [key("a")]);
+    let secrets = Secrets {
+        client,
+        references,
+        store: SecretStore::default(),
+        inputs: sender,
+        options: Options::default(),
+        jitter: Jitter::seeded(1),
+        meter: Arc::new(Unmetered),
+    };
+    let ended = timeout(Duration::from_secs(60), tokio::spawn(secrets.run())).await.unwrap();
+    assert!(ended.unwrap_err().is_panic());
+}

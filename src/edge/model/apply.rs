@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Model;
+use super::state::Absent;
 use super::unit::{Need, Unit};
 use crate::edge::ids::{Key, Kind};
 use crate::edge::input::{Annotations, EndpointSlice, Input, Service};
@@ -47,9 +48,19 @@ impl Model {
             Input::EndpointSlice(slice) => self.slice(slice),
             Input::Secret(secret) => {
                 let key = secret.meta.key.clone();
-                let before = self.objects.secrets.insert(key.clone(), Some(secret.clone()));
-                if before.flatten().as_ref() != Some(&secret) {
+                let before = self.objects.secrets.insert(key.clone(), Ok(secret.clone()));
+                if before != Some(Ok(secret)) {
                     self.changed(&Need::Secret(key));
+                }
+            }
+            Input::Unreadable(key) => {
+                let need = Need::Secret(key);
+                if let (true, Need::Secret(key)) = (self.decided.needing.contains_key(&need), &need)
+                    && !self.objects.secrets.get(key).is_some_and(Result::is_ok)
+                    && self.objects.secrets.insert(key.clone(), Err(Absent::Unreadable))
+                        != Some(Err(Absent::Unreadable))
+                {
+                    self.changed(&need);
                 }
             }
             Input::Namespace(name, labels) => {
@@ -160,11 +171,11 @@ impl Model {
                 let asked = self.decided.needing.contains_key(&need);
                 // What nobody refers to is not kept.
                 let before = if asked {
-                    self.objects.secrets.insert(key.clone(), None)
+                    self.objects.secrets.insert(key.clone(), Err(Absent::Missing))
                 } else {
                     self.objects.secrets.remove(key)
                 };
-                if before != Some(None) {
+                if before != Some(Err(Absent::Missing)) {
                     self.changed(&need);
                 }
             }

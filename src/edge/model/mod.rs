@@ -180,7 +180,7 @@ impl Model {
     /// Of what is needed no more nothing is known any more, except Secrets that are there: the watch may have them all.
     fn forget(&mut self, out: &Settled) {
         for (key, _) in out.secrets.iter().filter(|(_, now)| !now) {
-            if self.objects.secrets.get(key).is_some_and(Option::is_none) {
+            if self.objects.secrets.get(key).is_some_and(Result::is_err) {
                 self.objects.secrets.remove(key);
             }
         }
@@ -220,7 +220,7 @@ impl Model {
         let uid = match object.kind {
             Kind::Ingress => self.objects.ingresses.get(key).map(|(i, _)| &i.meta.uid),
             Kind::Service => self.objects.services.get(key).map(|(s, _)| &s.meta.uid),
-            Kind::Secret => self.objects.secrets.get(key).and_then(Option::as_ref).map(|s| &s.meta.uid),
+            Kind::Secret => self.objects.secrets.get(key).and_then(|s| s.as_ref().ok()).map(|s| &s.meta.uid),
             Kind::RouterConfig => self.objects.config.as_ref().map(|(c, _)| &c.meta.uid),
             Kind::IngressClass | Kind::Namespace | Kind::EndpointSlice => None,
         };

@@ -26,9 +26,18 @@ pub(super) struct Objects {
     pub slices: Map<Key, Arc<EndpointSlice>>,
     /// Names of the slices of each Service.
     pub slices_of: Map<Key, Sorted<Arc<str>>>,
-    /// `None`: looked for, and not there.
-    pub secrets: Map<Key, Option<Arc<Secret>>>,
+    /// Those that were looked for.
+    pub secrets: Map<Key, Result<Arc<Secret>, Absent>>,
     pub names: Map<Arc<str>, Arc<[IpAddr]>>,
+}
+
+/// Why there are no contents of a Secret that was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// It is not there.
+    Missing,
+    /// Nobody can say.
+    Unreadable,
 }
 
 /// What one Ingress claims, as it stands in the indexes.

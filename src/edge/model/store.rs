@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Model;
+use super::state::Absent;
 use super::unit::{Need, Outcome, Reason, StoreId};
 use crate::edge::ids::{Key, Object};
 use crate::edge::input::Secret;
@@ -21,6 +22,8 @@ pub(super) enum SecretError {
     Unknown,
     /// It is not there.
     Missing,
+    /// It cannot be read.
+    Unreadable,
     /// It is not what it should be; what is wrong.
     Invalid(Arc<str>),
 }
@@ -49,6 +52,10 @@ pub(super) fn tell_secret(object: &Object, key: &Key, why: &SecretError, follows
     let (reason, message) = match why {
         SecretError::Unknown => return,
         SecretError::Missing => (Reason::SecretNotFound, format!("Secret {key} is not there: {follows}")),
+        SecretError::Unreadable => (
+            Reason::SecretUnreadable,
+            format!("Secret {key} cannot be read, and is as good as missing until it can be: {follows}"),
+        ),
         SecretError::Invalid(words) => {
             (Reason::InvalidSecret, format!("Secret {key} cannot be used ({words}): {follows}"))
         }
@@ -60,8 +67,9 @@ impl Model {
     fn secret(&self, key: &Key) -> Result<&Arc<Secret>, SecretError> {
         match self.objects.secrets.get(key) {
             None => Err(SecretError::Unknown),
-            Some(None) => Err(SecretError::Missing),
-            Some(Some(secret)) => Ok(secret),
+            Some(Err(Absent::Missing)) => Err(SecretError::Missing),
+            Some(Err(Absent::Unreadable)) => Err(SecretError::Unreadable),
+            Some(Ok(secret)) => Ok(secret),
         }
     }
 

@@ -84,6 +84,8 @@ pub enum Reason {
     PortNotFound,
     /// The Secret is not there.
     SecretNotFound,
+    /// The Secret cannot be read.
+    SecretUnreadable,
     /// The Secret is not what it should be.
     InvalidSecret,
     /// A Secret or Service of another namespace.
@@ -121,6 +123,7 @@ impl Reason {
             Self::ServiceNotFound => "ServiceNotFound",
             Self::PortNotFound => "PortNotFound",
             Self::SecretNotFound => "SecretNotFound",
+            Self::SecretUnreadable => "SecretUnreadable",
             Self::InvalidSecret => "InvalidSecret",
             Self::CrossNamespace => "CrossNamespace",
             Self::AddressRefused => "AddressRefused",

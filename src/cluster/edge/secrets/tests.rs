@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::meter::Unmetered;
+use crate::cluster::secrets::BY_NAME;
 use crate::cluster::tests::api_server::{Asked, Log, Reply, failure, server};
 
 #[derive(Default)]
@@ -16,13 +17,19 @@ struct Stored {
     version: u64,
     /// Answers to reads by name.
     refuse: Option<u16>,
+    /// Reads by name are not answered.
+    hang: bool,
+    /// All of the cluster may not be listed.
+    narrow: bool,
 }
 
 impl Stored {
     fn meta(name: &str, version: u64) -> Value {
+        // Those of other namespaces are called after them.
+        let namespace = name.strip_prefix("of-").unwrap_or("n");
         json!({
             "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
-            "metadata": { "name": name, "namespace": "n", "uid": name, "resourceVersion": version.to_string() },
+            "metadata": { "name": name, "namespace": namespace, "uid": name, "resourceVersion": version.to_string() },
         })
     }
 
@@ -44,7 +51,10 @@ impl Stored {
     }
 
     fn answer(&mut self, asked: &Asked) -> Reply {
-        if let Some(name) = asked.path.strip_prefix("/api/v1/namespaces/n/secrets/") {
+        if let Some((_, name)) = asked.path.split_once("/secrets/") {
+            if self.hang {
+                return Reply::Hang;
+            }
             if let Some(code) = self.refuse {
                 return failure(code, "no");
             }
@@ -57,6 +67,9 @@ impl Stored {
                 None => failure(404, "not found"),
             };
         }
+        if self.narrow && asked.path == "/api/v1/secrets" {
+            return failure(403, "not all of them");
+        }
         if asked.query.contains("watch") {
             let (watch, events) = mpsc::unbounded_channel();
             self.watches.push(watch);
@@ -64,7 +77,10 @@ impl Stored {
         }
         let named =
             asked.query.split_once("metadata.name%3D").map(|(_, rest)| rest.split('&').next().unwrap().to_owned());
-        let wanted = |name: &&String| named.as_ref().is_none_or(|named| named == *name);
+        let namespace = asked.path.strip_prefix("/api/v1/namespaces/").and_then(|path| path.strip_suffix("/secrets"));
+        let within =
+            |name: &str| namespace.is_none_or(|namespace| Self::meta(name, 0)["metadata"]["namespace"] == namespace);
+        let wanted = |name: &&String| named.as_ref().is_none_or(|named| named == *name) && within(name);
         let items: Vec<Value> =
             self.secrets.iter().filter(|(name, _)| wanted(name)).map(|(name, (_, v))| Self::meta(name, *v)).collect();
         Reply::Json(200, json!({ "metadata": { "resourceVersion": self.version.to_string() }, "items": items }))
@@ -98,7 +114,16 @@ fn bench() -> Bench {
 
 impl Bench {
     fn ask(&self, name: &str, wanted: bool) {
-        self.asked.send((Key::new("n", name), wanted)).unwrap();
+        let namespace = name.strip_prefix("of-").unwrap_or("n");
+        self.asked.send((Key::new(namespace, name), wanted)).unwrap();
+    }
+
+    /// What is listed.
+    fn lists(&self) -> BTreeSet<String> {
+        let all = self.log.all().into_iter().filter(|asked| !asked.path.contains("/secrets/"));
+        all.filter(|asked| !asked.query.contains("limit=1&") && !asked.query.ends_with("limit=1"))
+            .map(|asked| asked.path)
+            .collect()
     }
 
     fn server(&self) -> std::sync::MutexGuard<'_, Stored> {
@@ -113,6 +138,7 @@ impl Bench {
                 format!("{}={value}", secret.meta.key.name)
             }
             Ok(Some(Input::Vanished(Kind::Secret, key))) => format!("-{}", key.name),
+            Ok(Some(Input::Unreadable(key))) => format!("?{}", key.name),
             other => panic!("{other:?}"),
         }
     }
@@ -123,7 +149,7 @@ impl Bench {
     }
 
     fn reads(&self) -> usize {
-        self.log.all().iter().filter(|asked| asked.path.starts_with("/api/v1/namespaces/n/secrets/")).count()
+        self.log.all().iter().filter(|asked| asked.path.contains("/secrets/")).count()
     }
 }
 
@@ -161,6 +187,8 @@ async fn many_are_followed_by_one_watch() {
     }
     bench.nothing().await;
     assert!(bench.server().watches.len() <= BY_NAME + 1, "{} watches", bench.server().watches.len());
+    // Where one has the right to no more, no more is listed.
+    assert_eq!(bench.lists(), ["/api/v1/namespaces/n/secrets".to_owned()].into());
     let reads = bench.reads();
     bench.server().set("s7", "dHdv");
     assert_eq!(bench.told().await, "s7=two");
@@ -188,15 +216,91 @@ async fn one_that_nobody_refers_to_any_more_is_forgotten_after_a_while() {
     bench.nothing().await;
 }
 
+/// One Secret in each of many namespaces; what is listed when that has settled.
+async fn in_many_namespaces(narrow: bool) -> (Bench, BTreeSet<String>) {
+    let mut bench = bench();
+    bench.server().narrow = narrow;
+    let names: Vec<String> = (0..WATCHES + 10).map(|n| format!("of-ns{n}")).collect();
+    for name in &names {
+        bench.server().set(name, "b25l");
+        bench.ask(name, true);
+    }
+    for _ in &names {
+        assert!(bench.told().await.ends_with("=one"));
+    }
+    bench.nothing().await;
+    bench.server().set("of-ns3", "dHdv");
+    assert_eq!(bench.told().await, "of-ns3=two");
+    bench.nothing().await;
+    let lists = bench.lists();
+    (bench, lists)
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_failing_server_says_nothing_and_one_that_forbids_it_says_no() {
+async fn those_of_many_namespaces_are_followed_by_one_watch_where_we_have_the_right_to_it() {
+    let (bench, lists) = in_many_namespaces(false).await;
+    assert_eq!(lists, ["/api/v1/secrets".to_owned()].into());
+    assert_eq!(bench.server().watches.len(), 1);
+    // The right is taken away.
+    bench.server().narrow = true;
+    tokio::time::sleep(LOOK * 2).await;
+    assert_eq!(bench.lists().len(), WATCHES + 10 + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn and_in_each_namespace_where_we_have_not() {
+    let (_bench, lists) = in_many_namespaces(true).await;
+    assert!(!lists.contains("/api/v1/secrets"), "{lists:?}");
+    assert_eq!(lists.len(), WATCHES + 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_cannot_be_read_is_said_to_be_unreadable_after_a_while_and_goes_on_being_tried() {
     let mut bench = bench();
     bench.server().set("a", "b25l");
-    bench.server().refuse = Some(500);
-    bench.ask("a", true);
-    bench.nothing().await;
+    for hang in [false, true] {
+        bench.server().refuse = Some(500);
+        bench.server().hang = hang;
+        bench.ask("a", true);
+        bench.nothing().await;
+        assert_eq!(bench.told().await, "?a");
+        // Once.
+        tokio::time::sleep(PATIENCE * 4).await;
+        bench.nothing().await;
+        bench.server().refuse = None;
+        bench.server().hang = false;
+        assert_eq!(bench.told().await, "a=one");
+        // What was read stays as it was.
+        bench.server().refuse = Some(500);
+        bench.server().set("a", "b25l");
+        tokio::time::sleep(PATIENCE * 4).await;
+        bench.nothing().await;
+        bench.server().refuse = None;
+        assert_eq!(bench.told().await, "a=one");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_forbidden_is_as_good_as_missing_at_once() {
+    let mut bench = bench();
+    bench.server().set("a", "b25l");
     bench.server().refuse = Some(403);
-    assert_eq!(bench.told().await, "-a");
+    bench.ask("a", true);
+    assert_eq!(bench.told().await, "?a");
     bench.server().refuse = None;
     assert_eq!(bench.told().await, "a=one");
+}
+
+#[tokio::test]
+async fn a_panic_in_a_watch_is_not_swallowed() {
+    let (client, _) = server(|asked| {
+        assert!(asked.path.contains("/secrets/"), "a watch begins");
+        failure(404, "not found")
+    });
+    let ((asked_in, asked), (sender, _inputs)) = (mpsc::unbounded_channel(), mpsc::channel(1));
+    let (options, jitter) = (Options::default(), Jitter::seeded(1));
+    let secrets = Secrets { client, asked, inputs: sender, options, jitter, meter: Arc::new(Unmetered) };
+    asked_in.send((Key::new("n", "a"), true)).unwrap();
+    let ended = timeout(Duration::from_secs(60), tokio::spawn(secrets.run())).await.unwrap();
+    assert!(ended.unwrap_err().is_panic());
 }

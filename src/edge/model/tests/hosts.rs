@@ -45,6 +45,21 @@ fn a_certificate_is_there_as_long_as_a_host_names_it() {
 }
 
 #[test]
+fn a_secret_that_cannot_be_read_is_as_good_as_missing_and_what_was_known_of_one_stays() {
+    let mut world = World::plain();
+    world.ingress(ing("a/one", 1).path("h.com", "/", "web:80").tls(&["h.com"], "cert"));
+    world.put(Input::Unreadable(key("a/cert")));
+    assert_eq!((certificate(&world, "h.com"), world.told("a/one")), (None, vec![Reason::SecretUnreadable]));
+    world.secret(tls_secret("a/cert", "ONE"));
+    assert!(certificate(&world, "h.com").is_some() && world.problems().is_empty());
+    world.put(Input::Unreadable(key("a/cert")));
+    assert!(certificate(&world, "h.com").is_some() && world.problems().is_empty());
+    // Of one that nobody refers to nothing is kept.
+    world.put(Input::Unreadable(key("a/other")));
+    assert!(!world.model.secrets().any(|key| &*key.name == "other"));
+}
+
+#[test]
 fn bad_pem_is_the_default_certificate_and_none_of_it_is_told() {
     let mut world = World::plain();
     world.ingress(ing("a/one", 1).path("h.com", "/", "web:80").tls(&["h.com"], "cert"));
