@@ -1,6 +1,10 @@
 //! Events for people (`events.k8s.io/v1`), written behind everything else: a bounded queue, and what finds no room is
 //! counted and forgotten.
+//!
+//! Whoever leads tells what happens, and the others know the same: what happens while nobody leads is held back until it is
+//! known who told it, or until we lead ourselves. Of the same object and reason only the newest is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::meter::Meter;
 use crate::api;
@@ -105,31 +109,78 @@ impl EventQueue {
     }
 }
 
+/// Events that nobody may write yet.
+#[derive(Default)]
+struct Held {
+    /// By object and reason: when it happened, and the how manieth it is.
+    events: BTreeMap<(&'static str, Key, &'static str), (Instant, u64, Told)>,
+    count: u64,
+}
+
+impl Held {
+    /// Keeps it in the place of one like it; the oldest goes where there are too many.
+    fn put(&mut self, event: Told, now: Instant) -> Option<Told> {
+        self.count += 1;
+        self.events.insert((event.kind, event.key.clone(), event.reason), (now, self.count, event));
+        if self.events.len() > ROOM { self.oldest() } else { None }
+    }
+
+    /// Those that somebody else has told, who led when they happened, or later.
+    fn forget(&mut self, permit: &Permit) {
+        self.events.retain(|_, (at, ..)| !permit.was_elsewhere(*at));
+    }
+
+    fn oldest(&mut self) -> Option<Told> {
+        let oldest = self.events.iter().min_by_key(|(_, (_, number, _))| *number)?.0.clone();
+        self.events.remove(&oldest).map(|(.., event)| event)
+    }
+}
+
 impl EventWriter {
     /// Writes events while the permit lasts, one at a time, until every queue is gone. `instance` names this process.
     pub async fn run(mut self, client: Client, permit: Permit, clock: Arc<dyn Clock>, instance: Arc<str>) {
         let mut number: u64 = 0;
-        while let Some(event) = self.queue.recv().await {
-            if !permit.allows(DEADLINE) {
-                // Whoever leads tells what happens.
-                continue;
-            }
-            number += 1;
-            let event = build(event, clock.unix_micros(), number, self.controller, &instance);
-            let namespace = event.metadata.namespace.clone().unwrap_or_default();
-            let events: Api<ApiEvent> = Api::namespaced(client.clone(), &namespace);
-            let result = match timeout(DEADLINE, events.create(&PostParams::default(), &event)).await {
-                Ok(Ok(_)) => "written",
-                // A namespace that is going away takes no events, and nobody would read them.
-                Ok(Err(Error::Api(status))) if status.code == 403 || status.code == 404 => "failed",
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "an event could not be written");
-                    "failed"
+        let mut held = Held::default();
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = permit.granted(DEADLINE), if !held.events.is_empty() => {
+                    held.forget(&permit);
+                    held.oldest()
                 }
-                Err(_) => "failed",
+                event = self.queue.recv() => {
+                    let Some(event) = event else { return };
+                    if permit.allows(DEADLINE) {
+                        Some(event)
+                    } else {
+                        held.forget(&permit);
+                        if held.put(event, Instant::now()).is_some() {
+                            self.meter.event("dropped");
+                        }
+                        None
+                    }
+                }
             };
-            self.meter.event(result);
+            let Some(event) = event else { continue };
+            number += 1;
+            self.write(&client, build(event, clock.unix_micros(), number, self.controller, &instance)).await;
         }
+    }
+
+    async fn write(&self, client: &Client, event: ApiEvent) {
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let events: Api<ApiEvent> = Api::namespaced(client.clone(), &namespace);
+        let result = match timeout(DEADLINE, events.create(&PostParams::default(), &event)).await {
+            Ok(Ok(_)) => "written",
+            // A namespace that is going away takes no events, and nobody would read them.
+            Ok(Err(Error::Api(status))) if status.code == 403 || status.code == 404 => "failed",
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "an event could not be written");
+                "failed"
+            }
+            Err(_) => "failed",
+        };
+        self.meter.event(result);
     }
 }
 
@@ -181,8 +232,12 @@ fn shortened(mut text: String, longest: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
     use crate::cluster::meter::Unmetered;
+    use crate::cluster::tests::api_server::{Log, Reply, TestClock, server};
+    use crate::engine::permit::permit;
     use crate::messaging::ids::{Key, Kind};
 
     fn event(message: &str) -> Event {
@@ -220,5 +275,50 @@ mod tests {
             kept += 1;
         }
         assert_eq!(kept, ROOM);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happens_while_nobody_leads_is_told_once_by_who_leads_next() {
+        let (queue, writer) = queue("c", Arc::new(Unmetered));
+        let (client, log) = server(|asked| Reply::Json(201, asked.body.clone()));
+        let (granter, permit) = permit();
+        tokio::spawn(writer.run(client, permit, Arc::new(TestClock(Instant::now())), "pod-0".into()));
+        // Somebody else leads, and tells it.
+        queue.tell(event("told by another"));
+        sleep(Duration::from_secs(1)).await;
+        granter.had_elsewhere(Instant::now());
+        sleep(Duration::from_secs(1)).await;
+        // Nobody does.
+        for message in ["old", "new"] {
+            queue.tell(event(message));
+        }
+        queue.tell(Event { reason: "Other", ..event("another reason") });
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(log.len(), 0);
+        for _ in 0..3 {
+            granter.grant(Instant::now() + Duration::from_secs(15));
+            sleep(Duration::from_secs(5)).await;
+        }
+        let notes = |log: &Log| -> Vec<String> {
+            log.all().iter().map(|asked| asked.body["note"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(notes(&log), ["new", "another reason"]);
+        // Who leads tells all.
+        for message in ["one", "two"] {
+            queue.tell(event(message));
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(notes(&log)[2..], ["one", "two"]);
+    }
+
+    #[test]
+    fn only_so_many_are_held_back_and_the_oldest_go() {
+        let (mut held, now) = (Held::default(), Instant::now());
+        let numbered = |n: usize| Told::from(Event { key: Key::new("team", n.to_string()), ..event("x") });
+        for n in 0..ROOM {
+            assert_eq!(held.put(numbered(n), now), None);
+        }
+        assert_eq!(held.put(numbered(ROOM), now).unwrap().key.name.as_ref(), "0");
+        assert_eq!(held.oldest().unwrap().key.name.as_ref(), "1");
     }
 }

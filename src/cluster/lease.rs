@@ -65,6 +65,8 @@ struct Held {
 struct Seen {
     version: Option<String>,
     at: Instant,
+    /// Before it was last asked for: whoever changes it is there after that.
+    asked: Instant,
 }
 
 impl<I: Send> LeaseKeeper<I> {
@@ -159,6 +161,7 @@ impl<I: Send> LeaseKeeper<I> {
     /// Takes the Lease if nobody holds it.
     async fn attempt(&self, seen: &mut Option<Seen>) -> Option<Held> {
         let leases = self.leases();
+        let asked = Instant::now();
         let mut lease = match self.call(leases.get_opt(&self.name)).await.ok()? {
             Some(lease) => lease,
             None => {
@@ -176,9 +179,15 @@ impl<I: Send> LeaseKeeper<I> {
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         let version = lease.metadata.resource_version.clone();
         let unchanged = match seen {
-            Some(seen) if seen.version == version => now - seen.at,
+            Some(seen) if seen.version == version => {
+                seen.asked = asked;
+                now - seen.at
+            }
             _ => {
-                *seen = Some(Seen { version, at: now });
+                let before = seen.replace(Seen { version, at: now, asked });
+                if let Some(before) = before.filter(|_| holder != self.identity) {
+                    self.granter.had_elsewhere(before.asked);
+                }
                 Duration::ZERO
             }
         };

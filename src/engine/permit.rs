@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Default)]
 struct Shared {
     until: Mutex<Option<Instant>>,
+    elsewhere: Mutex<Option<Instant>>,
     // `tokio::sync::watch` wakes its receivers in a random order; this one wakes them in the order of arrival.
     moved: Notify,
 }
@@ -19,6 +20,10 @@ struct Shared {
 impl Shared {
     fn until(&self) -> MutexGuard<'_, Option<Instant>> {
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elsewhere(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -48,6 +53,12 @@ impl Granter {
         *self.0.until() = None;
         self.0.moved.notify_waiters();
     }
+
+    /// Somebody else had the permit at `at`, or later.
+    pub fn had_elsewhere(&self, at: Instant) {
+        let mut elsewhere = self.0.elsewhere();
+        *elsewhere = (*elsewhere).max(Some(at));
+    }
 }
 
 impl Drop for Granter {
@@ -68,6 +79,11 @@ impl Permit {
     /// Whether something that takes at most `deadline` may be sent now.
     pub fn allows(&self, deadline: Duration) -> bool {
         self.0.until().is_some_and(|until| Instant::now() + deadline <= until)
+    }
+
+    /// Whether somebody else is known to have had it at `at`, or since.
+    pub fn was_elsewhere(&self, at: Instant) -> bool {
+        self.0.elsewhere().is_some_and(|seen| at <= seen)
     }
 
     /// Waits until something that takes at most `deadline` may be sent.

@@ -136,6 +136,7 @@ async fn a_crashed_leader_is_replaced_within_the_lease_time_and_not_before() {
     let b = candidate(&stored, "bb");
     pass(Duration::from_secs(60), &[&a, &b]).await;
     assert!(a.leads());
+    assert!(b.permit.was_elsewhere(Instant::now() - DURATION), "it was seen to be renewed");
     a.task.abort();
     let died = Instant::now();
     while !b.leads() {
@@ -144,6 +145,7 @@ async fn a_crashed_leader_is_replaced_within_the_lease_time_and_not_before() {
     let took = died.elapsed();
     // Renewed up to five seconds before it died, seen up to two seconds later.
     assert!(took >= DURATION * 2 / 3 && took <= DURATION + Duration::from_secs(5), "{took:?}");
+    assert!(!b.permit.was_elsewhere(died), "nobody led since");
 }
 
 #[tokio::test(start_paused = true)]
