@@ -39,7 +39,7 @@ use crate::edge::model::Model;
 use crate::edge::render::Layout;
 use crate::engine::clock::{Clock, Stopwatch};
 use crate::engine::jitter::Jitter;
-use crate::engine::loops::{Ended, Loop, LoopError, Loops, endless};
+use crate::engine::loops::{Ended, Loop, LoopError, Loops, endless, pass_on};
 use crate::engine::owner;
 use crate::engine::permit::{Granter, Permit};
 use crate::engine::pulse::Pulses;
@@ -252,6 +252,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
         configs: configs_in,
         permit: permit.clone(),
         jitter: jitter.fork(),
+        events: event_queue.clone(),
         count: count(&health.metrics, "Ingress"),
         stop: stop.clone(),
     };
@@ -346,9 +347,5 @@ async fn watch_all(sources: Sources) {
     kinds.spawn(sources.clone().services());
     kinds.spawn(sources.endpoint_slices());
     // Any end is the end of all.
-    if let Some(Err(failed)) = kinds.join_next().await
-        && failed.is_panic()
-    {
-        std::panic::resume_unwind(failed.into_panic());
-    }
+    kinds.join_next().await.and_then(pass_on);
 }

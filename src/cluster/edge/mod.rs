@@ -4,6 +4,7 @@
 pub mod convert;
 pub mod presence;
 pub mod publish;
+mod rival;
 pub mod secrets;
 pub mod sources;
 pub mod status;

@@ -2,7 +2,8 @@
 //!
 //! Written by whoever holds the Lease, one write for an Ingress whose status says something else. What is applied is owned
 //! by a field manager of the RouterConfig's own, and only that is ever taken away again: two edges, or another controller,
-//! do not undo each other.
+//! do not undo each other. Where somebody else wants the same status to say something else, ours is put back less and less
+//! often, and people are told who it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,17 +14,20 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::api::Api;
+use kube::core::PartialObjectMeta;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::presence::digest;
+use super::rival::{self, rival};
 use crate::api;
+use crate::cluster::events::{EventQueue, Told};
 use crate::cluster::meter::WriteResult;
 use crate::cluster::patch::apply_status;
-use crate::edge::ids::Key;
-use crate::engine::jitter::Jitter;
+use crate::edge::ids::{Key, Kind, Object};
+use crate::engine::jitter::{Jitter, doubling};
 use crate::engine::permit::Permit;
 use crate::engine::stop::Stop;
 
@@ -31,6 +35,11 @@ use crate::engine::stop::Stop;
 const WRITES: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(5);
+/// Before one is put back that somebody else has written over, or tried again that was refused.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// What nobody has written over for so long is fought over no more.
+const PEACE: Duration = Duration::from_secs(600);
 
 /// What is heard of objects, and of the model.
 #[derive(Debug)]
@@ -71,6 +80,8 @@ pub struct Publisher {
     pub permit: Permit,
     /// Spreads retries.
     pub jitter: Jitter,
+    /// To people.
+    pub events: EventQueue,
     /// Counts.
     pub count: Count,
     /// Begin nothing more; end when what is under way is answered.
@@ -85,11 +96,41 @@ struct Known {
     /// It was served, or says what is ours: what is ours of its status is to go.
     clear: bool,
     writing: bool,
+    /// It was seen to say what we want, and nothing else since.
+    stands: bool,
+    /// How often somebody wrote over it, and when last.
+    lost: u32,
+    lost_at: Option<Instant>,
+    /// People know who it was.
+    told: bool,
+    /// How often it was refused.
+    refused: u32,
+    /// It is not written before.
+    until: Option<Instant>,
+}
+
+impl Known {
+    /// What was fought over is another thing.
+    fn at_peace(&mut self) {
+        (self.stands, self.lost, self.told, self.refused, self.until) = (false, 0, false, 0, None);
+    }
 }
 
 /// What one write says; none: nothing of ours.
 type Wish = Option<Vec<String>>;
-type Written = (Key, Arc<str>, Wish, Result<(), Error>);
+
+/// A write.
+#[derive(Debug)]
+struct Write {
+    key: Key,
+    uid: Arc<str>,
+    wish: Wish,
+    /// Look first who has written over ours.
+    look: bool,
+}
+
+/// How a write ended, and who has written over ours.
+type Written = (Write, Option<String>, Result<(), Error>);
 
 #[derive(Default)]
 struct State {
@@ -101,6 +142,8 @@ struct State {
     /// Those that may need a write.
     marked: BTreeSet<Key>,
     failed: BTreeSet<Key>,
+    /// Those that wait for their time.
+    waiting: BTreeSet<(Instant, Key)>,
 }
 
 impl Publisher {
@@ -116,9 +159,9 @@ impl Publisher {
                 return;
             }
             let may_write = !stopping && state.begun && !state.marked.is_empty() && writing.len() < WRITES;
-            let retry_at = async {
-                match retry {
-                    Some(at) => sleep_until(at).await,
+            let at = |when: Option<Instant>| async move {
+                match when {
+                    Some(when) => sleep_until(when).await,
                     None => std::future::pending().await,
                 }
             };
@@ -137,17 +180,18 @@ impl Publisher {
                         // Once nobody tells the status, all ends.
                         let _ = self.configs.send(config);
                     }
-                    Some(observed) => state.take(observed),
+                    Some(observed) => state.take(observed, Instant::now()),
                     None => return,
                 },
-                () = retry_at => {
+                () = at(retry) => {
                     retry = None;
                     let failed = std::mem::take(&mut state.failed);
                     state.marked.extend(failed);
                 }
+                () = at(state.waiting.first().map(|(at, _)| *at)) => state.due(Instant::now()),
                 () = self.permit.granted(DEADLINE), if may_write => {
-                    if let Some((key, uid, wish)) = state.next() {
-                        writing.push(write(self.client.clone(), manager.clone(), key, uid, wish).boxed());
+                    if let Some(next) = state.next() {
+                        writing.push(write(self.client.clone(), manager.clone(), next).boxed());
                     }
                 }
             }
@@ -155,36 +199,42 @@ impl Publisher {
     }
 
     /// Takes in how a write ended; gives back what is to be tried again.
-    fn take(&self, state: &mut State, (key, uid, wish, result): Written) -> Option<Key> {
-        let known = state.ingresses.get_mut(&key).filter(|known| known.uid == uid);
+    fn take(&self, state: &mut State, (write, rival, result): Written) -> Option<Key> {
+        let Write { key, uid, wish, .. } = write;
+        let known = state.answered(&key, &uid);
+        if let (Some(known), Some(rival)) = (known, rival)
+            && !std::mem::replace(&mut known.told, true)
+        {
+            let advice = rival::advice(&rival);
+            tracing::warn!(ingress = %key, rival, "its status is written over by somebody else: {advice}");
+            let message = format!(
+                "its status is written over by {rival}, and is put back less and less often, down to once in five \
+                 minutes: {advice}"
+            );
+            let object = Object::new(Kind::Ingress, key.clone());
+            self.events.tell(Told::of_edge(&object, Arc::clone(&uid), "StatusContested", message));
+        }
         let (outcome, again) = match result {
             Ok(()) => {
-                if let Some(known) = known {
-                    known.writing = false;
-                    known.clear &= wish.is_some();
-                    if let Some(addresses) = wish {
-                        known.addresses = addresses;
-                    }
-                }
-                // It may have been changed meanwhile.
-                state.marked.insert(key);
+                state.written(key, &uid, wish);
                 (WriteResult::Written, None)
             }
+            Err(Error::Api(status)) if status.code == 404 => {
+                if state.answered(&key, &uid).is_some() {
+                    state.gone(&key);
+                }
+                (WriteResult::Skipped, None)
+            }
+            // Another one has its name, of which the watch has not told yet.
+            Err(Error::Api(status)) if status.code == 409 => (WriteResult::Skipped, Some(key)),
+            Err(Error::Api(status)) if matches!(status.code, 400 | 422) => {
+                tracing::warn!(ingress = %key, message = status.message, "its status is refused; it is tried again");
+                state.refused(&key, &uid, Instant::now());
+                (WriteResult::Failed, None)
+            }
             Err(error) => {
-                if let Some(known) = known {
-                    known.writing = false;
-                }
-                match error {
-                    Error::Api(status) if matches!(status.code, 404 | 409) => (WriteResult::Skipped, None),
-                    Error::Api(status) if matches!(status.code, 400 | 422) => {
-                        tracing::warn!(ingress = %key, message = status.message, "its status is refused");
-                        (WriteResult::Failed, None)
-                    }
-                    error => {
-                        tracing::debug!(ingress = %key, %error, "a status could not be written; it is tried again");
-                        (WriteResult::Retried, Some(key))
-                    }
-                }
+                tracing::debug!(ingress = %key, %error, "a status could not be written; it is tried again");
+                (WriteResult::Retried, Some(key))
             }
         };
         (self.count)(outcome);
@@ -203,7 +253,7 @@ impl State {
                 for known in self.ingresses.values_mut() {
                     known.clear |= known.served && !known.addresses.is_empty();
                 }
-                self.marked.extend(self.ingresses.keys().cloned());
+                self.everything();
             }
             self.changed(&before);
         }
@@ -212,11 +262,16 @@ impl State {
     /// After a change of what is published.
     fn changed(&mut self, before: &Wish) {
         if self.wish() != *before {
-            self.marked.extend(self.ingresses.keys().cloned());
+            self.everything();
         }
     }
 
-    fn take(&mut self, observed: Observed) {
+    fn everything(&mut self) {
+        self.ingresses.values_mut().for_each(Known::at_peace);
+        self.marked.extend(self.ingresses.keys().cloned());
+    }
+
+    fn take(&mut self, observed: Observed, now: Instant) {
         match observed {
             Observed::Config(config) => self.config(&config),
             Observed::Service(name, addresses) => {
@@ -228,37 +283,97 @@ impl State {
                 }
                 self.changed(&before);
             }
-            Observed::Ingress { key, uid, addresses } => {
-                let wish = self.wish();
-                let known = self.ingresses.entry(key.clone()).or_default();
-                if known.uid != uid {
-                    (known.uid, known.clear, known.writing) = (uid, false, false);
-                }
-                // Left by one who led before us.
-                known.clear |= !known.served && !addresses.is_empty() && wish.as_ref() == Some(&addresses);
-                known.addresses = addresses;
-                self.marked.insert(key);
-            }
-            Observed::IngressGone(key) => {
-                // Whether it is served is the model's word: one of this name may come at once, and be served like this one.
-                match self.ingresses.get_mut(&key) {
-                    Some(known) if known.served => *known = Known { served: true, ..Known::default() },
-                    _ => {
-                        self.ingresses.remove(&key);
-                    }
-                }
-            }
+            Observed::Ingress { key, uid, addresses } => self.seen(key, uid, addresses, now),
+            Observed::IngressGone(key) => self.gone(&key),
             Observed::Served(changes) => {
                 self.begun = true;
                 for (key, served) in changes {
                     let known = self.ingresses.entry(key.clone()).or_default();
                     (known.served, known.clear) = (served, !served);
+                    known.at_peace();
                     if !served && known.uid.is_empty() {
                         self.ingresses.remove(&key);
                     } else {
                         self.marked.insert(key);
                     }
                 }
+            }
+        }
+    }
+
+    fn seen(&mut self, key: Key, uid: Arc<str>, addresses: Vec<String>, now: Instant) {
+        let wish = self.wish();
+        let known = self.ingresses.entry(key.clone()).or_default();
+        if known.uid != uid {
+            *known = Known { uid, served: known.served, ..Known::default() };
+        }
+        let ours = wish.as_ref() == Some(&addresses);
+        // Left by one who led before us.
+        known.clear |= !known.served && !addresses.is_empty() && ours;
+        known.addresses = addresses;
+        // What was not seen to stand may be older than what we wrote.
+        if known.served && known.stands && !ours && wish.is_some() {
+            if known.lost_at.is_none_or(|at| at + PEACE < now) {
+                known.at_peace();
+            }
+            let until = now + doubling(FIRST_WAIT, LONGEST_WAIT, known.lost);
+            (known.lost, known.lost_at) = (known.lost.saturating_add(1), Some(now));
+            known.until = Some(until);
+            self.waiting.insert((until, key.clone()));
+        }
+        known.stands = known.served && ours;
+        self.marked.insert(key);
+    }
+
+    /// An Ingress is not there. Whether it is served is the model's word: one of its name may come at once, and be served
+    /// like this one.
+    fn gone(&mut self, key: &Key) {
+        match self.ingresses.get_mut(key) {
+            Some(known) if known.served => *known = Known { served: true, ..Known::default() },
+            _ => {
+                self.ingresses.remove(key);
+            }
+        }
+    }
+
+    /// That object, if it is still there, whose write is answered.
+    fn answered(&mut self, key: &Key, uid: &Arc<str>) -> Option<&mut Known> {
+        let known = self.ingresses.get_mut(key).filter(|known| known.uid == *uid)?;
+        known.writing = false;
+        Some(known)
+    }
+
+    fn written(&mut self, key: Key, uid: &Arc<str>, wish: Wish) {
+        if let Some(known) = self.answered(&key, uid) {
+            known.refused = 0;
+            known.clear &= wish.is_some();
+            if let Some(addresses) = wish {
+                known.addresses = addresses;
+            }
+        }
+        // It may have been changed meanwhile.
+        self.marked.insert(key);
+    }
+
+    fn refused(&mut self, key: &Key, uid: &Arc<str>, now: Instant) {
+        let Some(known) = self.answered(key, uid) else { return };
+        let until = now + doubling(FIRST_WAIT, LONGEST_WAIT, known.refused);
+        known.refused = known.refused.saturating_add(1);
+        known.until = Some(until);
+        self.waiting.insert((until, key.clone()));
+    }
+
+    /// Those whose time has come are looked at again.
+    fn due(&mut self, now: Instant) {
+        while let Some((until, key)) = self.waiting.pop_first() {
+            if until > now {
+                self.waiting.insert((until, key));
+                return;
+            }
+            // It may have got another time, or none, since.
+            if let Some(known) = self.ingresses.get_mut(&key).filter(|known| known.until == Some(until)) {
+                known.until = None;
+                self.marked.insert(key);
             }
         }
     }
@@ -273,12 +388,12 @@ impl State {
     }
 
     /// The next that needs a write.
-    fn next(&mut self) -> Option<(Key, Arc<str>, Wish)> {
+    fn next(&mut self) -> Option<Write> {
         let wish = self.wish();
         while let Some(key) = self.marked.pop_first() {
             let Some(known) = self.ingresses.get_mut(&key) else { continue };
-            if known.writing || known.uid.is_empty() {
-                // Looked at again when that is answered.
+            if known.writing || known.until.is_some() || known.uid.is_empty() {
+                // Looked at again when that is answered, or over.
                 continue;
             }
             let says = match (known.served, &wish) {
@@ -288,7 +403,8 @@ impl State {
                 _ => continue,
             };
             known.writing = true;
-            return Some((key, Arc::clone(&known.uid), says));
+            let look = known.lost > 0 && !known.told && says.is_some();
+            return Some(Write { key, uid: Arc::clone(&known.uid), wish: says, look });
         }
         None
     }
@@ -296,7 +412,7 @@ impl State {
 
 /// Owner of what is applied. A RouterConfig's own, and the same for all its agents.
 fn manager(config: &Key) -> String {
-    format!("waystation-edge-{}", digest(config))
+    format!("{}{}", rival::PREFIX, digest(config))
 }
 
 fn body(key: &Key, uid: &str, wish: Option<&Vec<String>>) -> Value {
@@ -316,13 +432,21 @@ fn body(key: &Key, uid: &str, wish: Option<&Vec<String>>) -> Value {
     })
 }
 
-async fn write(client: Client, manager: String, key: Key, uid: Arc<str>, wish: Wish) -> Written {
-    let api: Api<Ingress> = Api::namespaced(client.clone(), &key.namespace);
-    let url = format!("{}/{}", api.resource_url(), key.name);
-    let body = body(&key, &uid, wish.as_ref());
+async fn write(client: Client, manager: String, write: Write) -> Written {
+    let api: Api<PartialObjectMeta<Ingress>> = Api::namespaced(client.clone(), &write.key.namespace);
+    let rival = match write.look {
+        // Afterwards it says no more who it was. Failing that, the next time tells.
+        true => match timeout(DEADLINE, api.get(&write.key.name)).await {
+            Ok(Ok(object)) => rival(&object.metadata, &manager),
+            _ => None,
+        },
+        false => None,
+    };
+    let url = format!("{}/{}", api.resource_url(), write.key.name);
+    let body = body(&write.key, &write.uid, write.wish.as_ref());
     let late = || Err(Error::Service("no answer in time".into()));
     let written = timeout(DEADLINE, apply_status(&client, &url, &manager, &body)).await.unwrap_or_else(|_| late());
-    (key, uid, wish, written.map(drop))
+    (write, rival, written.map(drop))
 }
 
 #[cfg(test)]
