@@ -1,16 +1,19 @@
 //! Which agents a RouterConfig has: each keeps a Lease that says how it stands, and sees those of the others.
 //!
-//! Whether another is gone is judged by our own clock since its Lease was last seen to change. Whoever holds the Lease of
-//! them all tells in the RouterConfig's status, and takes away what is left of those that are gone.
+//! Whether another is gone is judged by our own clock since its Lease was last seen to change, and only while our own is seen
+//! to: a watch that shows nothing says nothing about anybody. Whoever holds the Lease of them all tells in the RouterConfig's
+//! status, and takes away what is left of those that are gone, as it was last seen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -20,12 +23,15 @@ use crate::cluster::watch::{Options, Seen, Watch};
 use crate::edge::ids::Key;
 use crate::engine::clock::Clock;
 use crate::engine::jitter::Jitter;
+use crate::engine::loops::pass_on;
 use crate::engine::permit::Permit;
 use crate::engine::stop::Stop;
 
 /// After this long without a word an agent is gone.
 pub const LONGEST: Duration = Duration::from_secs(40);
 const RENEW: Duration = Duration::from_secs(10);
+/// When our own Lease was not seen to change for so long, we see nothing.
+const BLIND: Duration = Duration::from_secs(25);
 const DEADLINE: Duration = Duration::from_secs(5);
 /// A state that is passed through is not told.
 const REST: Duration = Duration::from_millis(250);
@@ -90,11 +96,16 @@ pub struct Presence {
     pub stop: Stop,
 }
 
-/// Another's Lease.
-struct Other {
+/// A Lease as it was last seen.
+struct Held {
     row: Row,
+    /// When it was seen to change.
     at: Instant,
+    version: Preconditions,
 }
+
+/// What is seen of a Lease; none: it is gone, or none of an agent.
+type Sight = (String, Option<(Row, Preconditions)>);
 
 impl Presence {
     fn api(&self) -> Api<Lease> {
@@ -112,6 +123,7 @@ impl Presence {
         let watching = tokio::spawn(self.watch(seen_in));
         self.keep(&mut seen).await;
         watching.abort();
+        pass_on(watching.await);
         let own = self.object(&self.own.borrow().name.clone());
         let deleted = timeout(DEADLINE, self.api().delete(&own, &DeleteParams::default())).await;
         if !matches!(deleted, Ok(Ok(_))) {
@@ -119,16 +131,16 @@ impl Presence {
         }
     }
 
-    async fn keep(&mut self, seen: &mut mpsc::Receiver<(String, Option<Row>)>) {
-        let mut others: BTreeMap<String, Other> = BTreeMap::new();
+    async fn keep(&mut self, seen: &mut mpsc::Receiver<Sight>) {
+        let own_object = self.object(&self.own.borrow().name.clone());
+        let mut leases: BTreeMap<String, Held> = BTreeMap::new();
         let mut told: Option<Vec<Row>> = None;
         let mut renew_at = Instant::now();
-        // While we are not heard, the others cannot be either: that says nothing about them.
-        let mut reachable = true;
+        let mut deleting: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         loop {
             let own = self.own.borrow_and_update().clone();
             let mut rows: Vec<Row> =
-                others.values().map(|other| other.row.clone()).filter(|row| row.name != own.name).collect();
+                leases.values().map(|lease| lease.row.clone()).filter(|row| row.name != own.name).collect();
             rows.push(own.clone());
             rows.sort_by(|a, b| a.name.cmp(&b.name));
             if told.as_ref() != Some(&rows) {
@@ -137,7 +149,11 @@ impl Presence {
                 }
                 told = Some(rows);
             }
-            let gone_at = others.values().map(|other| other.at + LONGEST).min().filter(|_| reachable);
+            let sees = |leases: &BTreeMap<String, Held>| {
+                leases.get(&own_object).is_some_and(|own| Instant::now() < own.at + BLIND)
+            };
+            let others = leases.iter().filter(|(object, _)| **object != own_object);
+            let gone_at = others.map(|(_, other)| other.at + LONGEST).min().filter(|_| sees(&leases));
             let gone = async {
                 match gone_at {
                     Some(at) => sleep_until(at).await,
@@ -154,50 +170,66 @@ impl Presence {
                     renew_at = renew_at.min(Instant::now() + REST);
                 }
                 event = seen.recv() => match event {
-                    Some((object, Some(row))) => {
-                        others.insert(object, Other { row, at: Instant::now() });
+                    Some((object, Some((row, version)))) => {
+                        let now = Instant::now();
+                        if object == own_object && !sees(&leases) {
+                            // What the others did meanwhile is not known.
+                            leases.values_mut().for_each(|lease| lease.at = now);
+                        }
+                        let same = leases.get(&object).filter(|before| before.version.resource_version == version.resource_version);
+                        let at = same.map_or(now, |before| before.at);
+                        leases.insert(object, Held { row, at, version });
                     }
                     Some((object, None)) => {
-                        others.remove(&object);
+                        leases.remove(&object);
                     }
                     None => return,
                 },
                 () = gone => {
                     let now = Instant::now();
-                    let gone: Vec<String> = others
-                        .iter()
-                        .filter(|(_, other)| other.at + LONGEST <= now)
-                        .map(|(object, _)| object.clone())
-                        .collect();
+                    let is_gone = |object: &String, held: &Held| *object != own_object && held.at + LONGEST <= now;
+                    let all = leases.iter().filter(|(object, held)| sees(&leases) && is_gone(object, held));
+                    let gone: Vec<String> = all.map(|(object, _)| object.clone()).collect();
                     for object in gone {
-                        others.remove(&object);
-                        if object != self.object(&own.name) && self.permit.allows(DEADLINE) {
-                            // Failing that, whoever leads next sees it.
-                            let _ = timeout(DEADLINE, self.api().delete(&object, &DeleteParams::default())).await;
+                        if let Some(held) = leases.remove(&object)
+                            && self.permit.allows(DEADLINE)
+                        {
+                            deleting.push(self.delete(object, held.version).boxed());
                         }
                     }
                 }
+                Some(()) = deleting.next() => {}
                 () = sleep_until(renew_at) => {
-                    let renewed = self.renew(&own).await;
-                    if renewed && !reachable {
-                        others.values_mut().for_each(|other| other.at = Instant::now());
-                    }
-                    reachable = renewed;
-                    let wait = if renewed { RENEW } else { RENEW / 4 };
+                    let wait = if self.renew(&own).await { RENEW } else { RENEW / 4 };
                     renew_at = Instant::now() + self.jitter.spread(wait);
                 }
             }
         }
     }
 
-    fn watch(&self, seen: mpsc::Sender<(String, Option<Row>)>) -> impl Future<Output = ()> + Send + use<> {
+    /// Takes away what is left of one that is gone, unless it has moved since.
+    fn delete(&self, object: String, version: Preconditions) -> impl Future<Output = ()> + Send + use<> {
+        let api = self.api();
+        async move {
+            let params = DeleteParams { preconditions: Some(version), ..DeleteParams::default() };
+            // Failing that, whoever leads next sees it.
+            let _ = timeout(DEADLINE, api.delete(&object, &params)).await;
+        }
+    }
+
+    fn watch(&self, seen: mpsc::Sender<Sight>) -> impl Future<Output = ()> + Send + use<> {
         let (api, options, jitter) = (self.api(), self.options.clone(), self.jitter.fork());
         let mut watch = Watch::new(api, "Lease", options, jitter, Arc::clone(&self.meter))
             .labels(format!("{LABEL}={}", digest(&self.config)));
         async move {
             loop {
                 let event = match watch.next().await {
-                    Seen::Applied { object, .. } => (object.metadata.name.clone().unwrap_or_default(), row(&object)),
+                    Seen::Applied { object, .. } => {
+                        let (resource_version, uid) =
+                            (object.metadata.resource_version.clone(), object.metadata.uid.clone());
+                        let version = Preconditions { resource_version, uid };
+                        (object.metadata.name.clone().unwrap_or_default(), row(&object).map(|row| (row, version)))
+                    }
                     Seen::Deleted(key) => (key.name.to_string(), None),
                     Seen::Complete => continue,
                 };

@@ -17,12 +17,28 @@ struct Stored {
     watches: Vec<mpsc::UnboundedSender<Value>>,
     version: u64,
     down: bool,
+    /// Watches show nothing, and then all that they did not.
+    hung: bool,
+    missed: Vec<Value>,
 }
 
 impl Stored {
     fn tell(&mut self, kind: &str, lease: &Value) {
-        let event = json!({ "type": kind, "object": lease });
-        self.watches.retain(|watch| watch.send(event.clone()).is_ok());
+        self.missed.push(json!({ "type": kind, "object": lease }));
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let events = if self.hung { Vec::new() } else { std::mem::take(&mut self.missed) };
+        for event in events {
+            self.watches.retain(|watch| watch.send(event.clone()).is_ok());
+        }
+    }
+
+    fn may_delete(&self, name: &str, preconditions: &Value) -> bool {
+        let Some(lease) = self.leases.get(name) else { return true };
+        let holds = |field: &str| preconditions[field].is_null() || preconditions[field] == lease["metadata"][field];
+        holds("resourceVersion") && holds("uid")
     }
 
     fn answer(&mut self, asked: &Asked) -> Reply {
@@ -36,10 +52,12 @@ impl Stored {
             Method::PATCH => {
                 let mut lease = asked.body.clone();
                 lease["metadata"]["resourceVersion"] = self.version.to_string().into();
+                lease["metadata"]["uid"] = name.as_str().into();
                 let before = self.leases.insert(name, lease.clone());
                 self.tell(if before.is_some() { "MODIFIED" } else { "ADDED" }, &lease);
                 Reply::Json(200, lease)
             }
+            Method::DELETE if !self.may_delete(&name, &asked.body["preconditions"]) => failure(409, "it has moved"),
             Method::DELETE => match self.leases.remove(&name) {
                 Some(mut lease) => {
                     lease["metadata"]["resourceVersion"] = self.version.to_string().into();
@@ -148,6 +166,46 @@ async fn an_api_server_that_is_away_says_nothing_about_the_others() {
     stored.lock().unwrap().down = false;
     sleep(LONGEST * 3).await;
     assert!(a.rows.try_recv().is_err() && b.rows.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_shows_nothing_says_nothing_about_the_others() {
+    let stored: Arc<Mutex<Stored>> = Arc::default();
+    let (mut a, mut b) = (agent(&stored, "a", true), agent(&stored, "b", false));
+    a.until("a=Serving b=Serving").await;
+    b.until("a=Serving b=Serving").await;
+    stored.lock().unwrap().hung = true;
+    sleep(LONGEST * 4).await;
+    assert!(a.rows.try_recv().is_err() && b.rows.try_recv().is_err());
+    assert_eq!(stored.lock().unwrap().leases.len(), 2);
+    // It goes on: what died meanwhile is found out.
+    b.task.abort();
+    {
+        let mut stored = stored.lock().unwrap();
+        stored.hung = false;
+        stored.show();
+    }
+    a.until("a=Serving").await;
+    sleep(RENEW).await;
+    assert_eq!(stored.lock().unwrap().leases.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_taken_for_gone_and_has_moved_keeps_its_lease() {
+    let stored: Arc<Mutex<Stored>> = Arc::default();
+    let (mut a, b) = (agent(&stored, "a", true), agent(&stored, "b", false));
+    a.until("a=Serving b=Serving").await;
+    b.task.abort();
+    sleep(RENEW).await;
+    // It is back, of which the watch is late to tell.
+    for lease in stored.lock().unwrap().leases.values_mut() {
+        if lease["metadata"]["annotations"][NAME] == "b" {
+            lease["metadata"]["resourceVersion"] = "9999".into();
+        }
+    }
+    a.until("a=Serving").await;
+    sleep(RENEW).await;
+    assert_eq!(stored.lock().unwrap().leases.len(), 2);
 }
 
 #[test]
