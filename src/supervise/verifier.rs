@@ -1,9 +1,9 @@
 //! Who knows which passwords: HAProxy asks here, over a socket in its folder.
 //!
 //! It lives with whoever keeps HAProxy running and not with the agent, so that an agent that restarts denies nobody. The
-//! users are the files that the drive writes. What a guess costs is bounded: few are computed at a time, few wait, fewer
-//! of one file, and what was computed is remembered for a while, so that people with the right password do not wait
-//! behind those without. What cannot be told is said to be unknown, which HAProxy answers by 503.
+//! users are the files that the drive writes. What a guess costs is bounded: few are computed at a time, and one of a file,
+//! so that files take turns; few of a file wait, and what was computed is remembered for a while, so that people with the
+//! right password do not wait behind those without. What cannot be told is said to be unknown, which HAProxy answers by 503.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -71,7 +71,20 @@ struct Shared {
     known: Mutex<HashMap<(u64, u64), (bool, Instant)>>,
     keys: [RandomState; 2],
     turns: Arc<Semaphore>,
-    waiting: Mutex<HashMap<String, usize>>,
+    waiting: Mutex<HashMap<String, Line>>,
+}
+
+/// Those who wait for one file.
+struct Line {
+    count: usize,
+    /// Only the first stands in the line of all: however many there are, another file waits for one of them.
+    first: Arc<Semaphore>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { count: 0, first: Arc::new(Semaphore::new(1)) }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -173,15 +186,20 @@ impl Shared {
 
     /// In its turn; none when there are too many before it.
     async fn compute(self: &Arc<Self>, file: &str, hash: String, password: Vec<u8>) -> Option<bool> {
-        let place = Place::take(Arc::clone(self), file)?;
-        let turn = timeout(LONGEST_WAIT, Arc::clone(&self.turns).acquire_owned()).await.ok()?.ok()?;
-        // Both are given back when the work ends, even if nobody waits for the answer any more.
+        let (place, first) = Place::take(Arc::clone(self), file)?;
+        let turn = async {
+            let first = first.acquire_owned().await.ok()?;
+            Some((first, Arc::clone(&self.turns).acquire_owned().await.ok()?))
+        };
+        let turn = timeout(LONGEST_WAIT, turn).await.ok()??;
+        // All are given back when the work ends, even if nobody waits for the answer any more.
         let work = tokio::task::spawn_blocking(move || {
             let _held = (place, turn);
             hashes::verify(&hash, &password)
         })
         .await;
-        work.ok()
+        // What a tenant wrote must not end the process that HAProxy hangs on, whatever becomes of it.
+        work.inspect_err(|error| tracing::error!(file, %error, "a password could not be checked")).ok()
     }
 
     fn remember(&self, key: (u64, u64), right: bool) {
@@ -227,24 +245,26 @@ struct Place {
 }
 
 impl Place {
-    fn take(shared: Arc<Shared>, file: &str) -> Option<Self> {
+    /// With what the first of the file holds.
+    fn take(shared: Arc<Shared>, file: &str) -> Option<(Self, Arc<Semaphore>)> {
         let mut waiting = lock(&shared.waiting);
-        let count = waiting.entry(file.to_owned()).or_default();
-        if *count >= WAITING {
+        let line = waiting.entry(file.to_owned()).or_default();
+        if line.count >= WAITING {
             return None;
         }
-        *count += 1;
+        line.count += 1;
+        let first = Arc::clone(&line.first);
         drop(waiting);
-        Some(Self { shared, file: file.to_owned() })
+        Some((Self { shared, file: file.to_owned() }, first))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut waiting = lock(&self.shared.waiting);
-        if let Some(count) = waiting.get_mut(&self.file) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(line) = waiting.get_mut(&self.file) {
+            line.count -= 1;
+            if line.count == 0 {
                 waiting.remove(&self.file);
             }
         }
@@ -347,6 +367,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_flood_on_one_file_does_not_delay_another() {
+        let folder = Folder::new("turns");
+        let users = format!("ann:{}\n", bcrypt::hash("good", 8).unwrap());
+        folder.write("flooded", &users);
+        folder.write("quiet", &users);
+        let shared = Arc::new(Shared::new(folder.0.clone()));
+        let router = routes(Arc::clone(&shared));
+        let mut guesses = tokio::task::JoinSet::new();
+        for n in 0..WAITING {
+            let router = router.clone();
+            guesses.spawn(async move { ask(&router, "flooded", &basic("ann", &format!("guess {n}"))).await });
+        }
+        let all_wait = async {
+            while lock(&shared.waiting).get("flooded").is_none_or(|line| line.count < WAITING) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), all_wait).await.unwrap();
+        assert_eq!(ask(&router, "quiet", &basic("ann", "good")).await, 204);
+        let left = lock(&shared.waiting).get("flooded").map_or(0, |line| line.count);
+        assert!(left > WAITING / 2, "{left} of {WAITING} guesses are left: it waited for the others");
+        while guesses.join_next().await.is_some() {}
+    }
+
+    #[tokio::test]
     async fn whoever_hangs_up_does_not_make_room_for_another_guess_before_his_is_computed() {
         let folder = Folder::new("hung-up");
         // Takes some tenths of a second at least.
@@ -365,7 +410,7 @@ mod tests {
         timeout(Duration::from_secs(60), turns(all - 1)).await.unwrap();
         asked.abort();
         assert!(asked.await.unwrap_err().is_cancelled());
-        assert_eq!((shared.turns.available_permits(), lock(&shared.waiting)["slow"]), (all - 1, 1));
+        assert_eq!((shared.turns.available_permits(), lock(&shared.waiting)["slow"].count), (all - 1, 1));
         timeout(Duration::from_secs(60), turns(all)).await.unwrap();
         assert!(lock(&shared.waiting).is_empty());
     }
