@@ -153,6 +153,10 @@ pub struct SuperviseArgs {
     /// On SIGTERM HAProxy takes no new connections; for how long the others may go on.
     #[arg(long, env = "WAYSTATION_GRACE", value_name = "DURATION", default_value = "30s", value_parser = api::parse_duration)]
     pub grace: Duration,
+    /// The file that standard output and standard error are, if it is to be kept from growing for ever: at 10 MB it is
+    /// renamed to FILE.old, in the place of the one before. Default: somebody else takes the output.
+    #[arg(long, env = "WAYSTATION_LOG_FILE", value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
     /// How log lines look.
     #[arg(long, env = "WAYSTATION_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

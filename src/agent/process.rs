@@ -159,13 +159,16 @@ async fn keep_supervisor(folder: &Path, haproxy: &Path) -> anyhow::Result<()> {
 
 fn start_supervisor(folder: &Path, haproxy: &Path) -> std::io::Result<Child> {
     // Not ours: what it says must have a place when we are gone.
-    let output = std::fs::File::options().create(true).append(true).open(folder.join("supervise.log"))?;
+    let log = folder.join("supervise.log");
+    let output = std::fs::File::options().create(true).append(true).open(&log)?;
     Command::new(std::env::current_exe()?)
         .arg("supervise")
         .arg("--folder")
         .arg(folder)
         .arg("--haproxy")
         .arg(haproxy)
+        .arg("--log-file")
+        .arg(log)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
@@ -187,6 +190,7 @@ pub fn run_supervise(args: SuperviseArgs) -> anyhow::Result<()> {
             folder: absolute(&args.folder)?.into(),
             haproxy: args.haproxy.clone(),
             grace: args.grace,
+            log: args.log_file.clone(),
         };
         let (told, signals) = tokio::sync::mpsc::channel(8);
         let listening = async move {

@@ -6,6 +6,7 @@
 
 mod child;
 pub mod hashes;
+mod log;
 mod process;
 pub mod verifier;
 

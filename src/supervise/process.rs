@@ -12,11 +12,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::log::{self, Log};
 use super::verifier::{self, VerifierError};
 use crate::edge::render::Layout;
 use crate::engine::jitter::doubling;
+use crate::engine::loops::pass_on;
 
 /// Between two looks for files.
 const LOOK: Duration = Duration::from_millis(20);
@@ -28,6 +31,8 @@ const STEADY: Duration = Duration::from_secs(5);
 /// From SIGTERM to SIGKILL.
 const LAST: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(2);
+/// For the last lines of a HAProxy that has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -38,6 +43,8 @@ pub struct Options {
     pub haproxy: PathBuf,
     /// How long connections may take to end, when it is to end.
     pub grace: Duration,
+    /// The file that our outputs are, where it is ours to keep it from growing for ever.
+    pub log: Option<PathBuf>,
 }
 
 /// What it is told.
@@ -87,9 +94,17 @@ pub async fn run(options: Options, mut signals: mpsc::Receiver<Signal>) -> Resul
     let listener = verifier::listen(Path::new(&layout.verifier()))?;
     let users = folder.join("users");
     let verifier = tokio::spawn(verifier::serve(listener, users));
-    let supervisor = Supervisor { options: &options, layout };
+    let log = options.log.as_deref().map(Log::new);
+    let keep_log = async {
+        match &log {
+            Some(log) => log.keep().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut supervisor = Supervisor { options: &options, layout, log: log.clone(), said: JoinSet::new() };
     tokio::select! {
         () = supervisor.keep(&mut signals) => Ok(()),
+        () = keep_log => Ok(()),
         ended = verifier => Err(SuperviseError::VerifierEnded(format!("{ended:?}"))),
     }
 }
@@ -119,6 +134,9 @@ pub fn is_kept(folder: &Path) -> bool {
 struct Supervisor<'a> {
     options: &'a Options,
     layout: Layout,
+    log: Option<Log>,
+    /// What passes on what HAProxy says, now and before.
+    said: JoinSet<()>,
 }
 
 /// Why a HAProxy is waited for no more.
@@ -130,7 +148,7 @@ enum End {
 }
 
 impl Supervisor<'_> {
-    async fn keep(&self, signals: &mut mpsc::Receiver<Signal>) {
+    async fn keep(&mut self, signals: &mut mpsc::Receiver<Signal>) {
         let mut early = 0;
         loop {
             if self.files(signals).await.is_none() {
@@ -184,10 +202,16 @@ impl Supervisor<'_> {
         Some(())
     }
 
-    fn spawn(&self) -> std::io::Result<Child> {
+    fn spawn(&mut self) -> std::io::Result<Child> {
         let master = format!("{}/master.sock,mode,600", self.layout.dir());
         // Through ourselves, for a moment: so that it ends when we are killed.
-        Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        if let Some(log) = &self.log {
+            let ([output, error], said) = log::outputs()?;
+            command.stdout(output).stderr(error);
+            self.said.spawn(log.clone().pass_on(said));
+        }
+        command
             .args(["supervise-child", "--parent", &std::process::id().to_string(), "--"])
             .arg(&self.options.haproxy)
             .args(["-W", "-S", &master, "-f", &self.layout.config(), "-f", &self.layout.backends()])
@@ -196,11 +220,14 @@ impl Supervisor<'_> {
             .spawn()
     }
 
-    async fn watch(&self, child: &mut Child, signals: &mut mpsc::Receiver<Signal>) -> End {
+    async fn watch(&mut self, child: &mut Child, signals: &mut mpsc::Receiver<Signal>) -> End {
         loop {
             tokio::select! {
                 biased;
                 status = child.wait() => return End::Died(status),
+                Some(ended) = self.said.join_next() => {
+                    pass_on(ended);
+                }
                 signal = signals.recv() => match signal {
                     Some(Signal::Reload) => tell(child.id(), rustix::process::Signal::HUP),
                     Some(Signal::Terminate) | None => return End::Told,
@@ -210,7 +237,7 @@ impl Supervisor<'_> {
     }
 
     /// Takes no new connections, waits for the others, and then does not wait any more.
-    async fn end(&self, mut child: Child, signals: &mut mpsc::Receiver<Signal>) {
+    async fn end(&mut self, mut child: Child, signals: &mut mpsc::Receiver<Signal>) {
         tracing::info!(grace = ?self.options.grace, "ending: HAProxy takes no new connections");
         tell(child.id(), rustix::process::Signal::USR1);
         let grace = sleep(self.options.grace);
@@ -218,7 +245,7 @@ impl Supervisor<'_> {
         loop {
             tokio::select! {
                 biased;
-                _ = child.wait() => return,
+                _ = child.wait() => return self.last_words().await,
                 () = &mut grace => break,
                 signal = signals.recv() => if signal != Some(Signal::Reload) { break },
             }
@@ -227,6 +254,16 @@ impl Supervisor<'_> {
         if timeout(LAST, child.wait()).await.is_err() {
             let _ = child.kill().await;
         }
+        self.last_words().await;
+    }
+
+    async fn last_words(&mut self) {
+        let ended = async {
+            while let Some(ended) = self.said.join_next().await {
+                pass_on(ended);
+            }
+        };
+        let _ = timeout(LAST_WORDS, ended).await;
     }
 
     /// A HAProxy of this folder whose supervisor was killed, and that has not heard of it: it makes room for the next.
