@@ -110,7 +110,7 @@ pub struct EdgeArgs {
     /// What this agent is called in the RouterConfig's status: unique among its agents. Default: the host name.
     #[arg(long, env = "WAYSTATION_EDGE_NAME", value_name = "NAME")]
     pub name: Option<String>,
-    /// Namespace of Leases. Default: that of the service account, else waystation-system.
+    /// Namespace of Leases. Default: that of the service account, else waystation-edge.
     #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
     /// After how long a silent writer of statuses is replaced; at least 3s.

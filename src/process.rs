@@ -14,7 +14,6 @@ use crate::cli::{LogFormat, WatchMode};
 use crate::cluster::watch;
 use crate::engine::clock::Clock;
 
-const DEFAULT_NAMESPACE: &str = "waystation-system";
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// What is said of a kubeconfig that no client can be made of.
@@ -97,11 +96,11 @@ pub fn watch_mode(mode: WatchMode) -> watch::Mode {
     }
 }
 
-/// The namespace of this Pod, or the usual one.
-pub fn own_namespace() -> String {
+/// The namespace of this Pod, or the `usual` one.
+pub fn own_namespace(usual: &str) -> String {
     std::fs::read_to_string(Path::new(NAMESPACE_FILE))
         .ok()
         .map(|namespace| namespace.trim().to_owned())
         .filter(|namespace| !namespace.is_empty())
-        .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+        .unwrap_or_else(|| usual.to_owned())
 }

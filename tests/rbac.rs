@@ -14,7 +14,9 @@ use waystation_kit::process::eventually;
 use waystation_kit::tools::repository;
 
 const OPERATOR: &str = "system:serviceaccount:waystation-system:waystation";
-const EDGE: &str = "system:serviceaccount:waystation-system:waystation-edge";
+const EDGE: &str = "system:serviceaccount:waystation-edge:waystation-edge";
+/// Where an edge and its Leases are.
+const EDGES: &str = "waystation-edge";
 
 /// Whether the user may; the resource is `group/resource[/subresource]`.
 async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
@@ -74,6 +76,7 @@ async fn roles_allow_what_is_used_and_nothing_more() {
         (elsewhere, "/endpoints", ""),
         (elsewhere, "coordination.k8s.io/leases", ""),
         (here, "coordination.k8s.io/leases", lease),
+        (EDGES, "coordination.k8s.io/leases", ""),
         (elsewhere, "/configmaps", ""),
         (here, "/pods", ""),
         (elsewhere, "rbac.authorization.k8s.io/roles", ""),
@@ -97,9 +100,11 @@ async fn roles_allow_what_is_used_and_nothing_more() {
         (elsewhere, "/secrets", reading),
         (elsewhere, "events.k8s.io/events", "create"),
         (elsewhere, "coordination.k8s.io/leases", ""),
-        (here, "coordination.k8s.io/leases", "get list watch create update patch delete"),
+        (EDGES, "coordination.k8s.io/leases", "get list watch create update patch delete"),
+        // The operator's Lease: who writes that decides who leads.
+        (here, "coordination.k8s.io/leases", ""),
         (elsewhere, "/configmaps", ""),
-        (here, "/pods", ""),
+        (EDGES, "/pods", ""),
     ] {
         check(&client, &mut wrong, EDGE, namespace, resource, allowed).await;
     }

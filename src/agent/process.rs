@@ -29,6 +29,8 @@ use crate::process::{
 use crate::serve::{self, Probes};
 use crate::supervise;
 
+/// Where `charts/waystation/rbac/edge.yaml` has it.
+const NAMESPACE: &str = "waystation-edge";
 /// Writes at a time: statuses and events.
 const WRITES: usize = 12;
 const CONNECT: Duration = Duration::from_secs(5);
@@ -59,7 +61,7 @@ async fn edge(args: EdgeArgs) -> anyhow::Result<()> {
     let options = Options {
         config: Key::new(namespace, name),
         name: args.name.clone().unwrap_or_else(host_name),
-        namespace: args.namespace.clone().unwrap_or_else(own_namespace),
+        namespace: args.namespace.clone().unwrap_or_else(|| own_namespace(NAMESPACE)),
         lease_duration: args.lease_duration,
         identity: identity(),
         seed: seed(),

@@ -18,6 +18,9 @@ use crate::process::clients::{read_client, write_client};
 use crate::process::{Ending, MachineClock, STUCK, UNUSABLE, identity, log, own_namespace, seed, watch_mode};
 use crate::serve::{self, Probes};
 
+/// Where `charts/waystation/rbac/account.yaml` has it.
+const NAMESPACE: &str = "waystation-system";
+
 /// Runs `waystation operator` until SIGTERM or SIGINT.
 ///
 /// # Errors
@@ -96,7 +99,7 @@ fn probes(health: &Health) -> Probes {
 fn options(args: &OperatorArgs) -> Options {
     Options {
         controller_name: args.controller_name.clone(),
-        namespace: args.namespace.clone().unwrap_or_else(own_namespace),
+        namespace: args.namespace.clone().unwrap_or_else(|| own_namespace(NAMESPACE)),
         lease_name: args.lease_name.clone().unwrap_or_else(|| args.controller_name.clone()),
         lease_duration: args.lease_duration,
         identity: identity(),

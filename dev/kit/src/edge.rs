@@ -11,12 +11,14 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::time::Instant;
 
 use crate::haproxy::{Info, ask};
-use crate::operator::{NAMESPACE, http_get};
+use crate::operator::http_get;
 use crate::process::{Port, Process, WorkFolder, eventually, guard_group};
 use crate::tools::tools;
 
 /// The ServiceAccount that `charts/waystation/rbac/edge.yaml` is for.
 pub const SERVICE_ACCOUNT: &str = "waystation-edge";
+/// Where that is, and the Leases of edges.
+pub const NAMESPACE: &str = "waystation-edge";
 
 const SOON: Duration = Duration::from_secs(60);
 

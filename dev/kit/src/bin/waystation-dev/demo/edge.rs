@@ -15,8 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use waystation_kit::cluster::Cluster;
-use waystation_kit::edge::{Edge, SERVICE_ACCOUNT};
-use waystation_kit::operator::NAMESPACE;
+use waystation_kit::edge::{Edge, NAMESPACE, SERVICE_ACCOUNT};
 use waystation_kit::pki::{Authority, Leaf};
 use waystation_kit::process::eventually;
 use waystation_kit::tools::repository;
