@@ -59,12 +59,24 @@ pub struct OperatorArgs {
     /// Name of the Lease by which one replica leads. Default: the controller name.
     #[arg(long, env = "WAYSTATION_LEASE_NAME", value_name = "NAME")]
     pub lease_name: Option<String>,
-    /// After how long a silent leader is replaced; at least 3s.
-    #[arg(long, env = "WAYSTATION_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = lease)]
-    pub lease_duration: Duration,
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, env = "WAYSTATION_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
+    /// Writes to the API server at a time.
+    #[arg(long, env = "WAYSTATION_WRITE_CONCURRENCY", value_name = "COUNT", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub write_concurrency: u16,
+    /// Those of all that follow the API server.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Flags of all that follow the API server.
+#[derive(Clone, Debug, Args)]
+pub struct CommonArgs {
+    /// After how long a leader that is silent is replaced; at least 3s.
+    #[arg(long, env = "WAYSTATION_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = lease)]
+    pub lease_duration: Duration,
     /// How objects are first read: page by page, or as a stream (needs WatchList in the API server).
     #[arg(long, env = "WAYSTATION_WATCH_MODE", value_enum, value_name = "MODE", default_value_t = WatchMode::List)]
     pub watch_mode: WatchMode,
@@ -72,11 +84,7 @@ pub struct OperatorArgs {
     #[arg(long, env = "WAYSTATION_PAGE_SIZE", value_name = "COUNT", default_value_t = 500,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub page_size: u32,
-    /// Writes to the API server at a time.
-    #[arg(long, env = "WAYSTATION_WRITE_CONCURRENCY", value_name = "COUNT", default_value_t = 16,
-        value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub write_concurrency: u16,
-    /// How often what a broker holds is read and compared again; at least 1s.
+    /// How often what a broker or HAProxy holds is read and compared again; at least 1s.
     #[arg(long, env = "WAYSTATION_RESYNC_INTERVAL", value_name = "DURATION", default_value = "10m", value_parser = resync)]
     pub resync_interval: Duration,
     /// How log lines look. What is logged is said by RUST_LOG, such as waystation=debug.
@@ -113,25 +121,12 @@ pub struct EdgeArgs {
     /// Namespace of Leases. Default: that of the service account, else waystation-edge.
     #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// After how long a silent writer of statuses is replaced; at least 3s.
-    #[arg(long, env = "WAYSTATION_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = lease)]
-    pub lease_duration: Duration,
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, env = "WAYSTATION_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     pub listen: SocketAddr,
-    /// How objects are first read: page by page, or as a stream (needs WatchList in the API server).
-    #[arg(long, env = "WAYSTATION_WATCH_MODE", value_enum, value_name = "MODE", default_value_t = WatchMode::List)]
-    pub watch_mode: WatchMode,
-    /// Objects in a page of a list.
-    #[arg(long, env = "WAYSTATION_PAGE_SIZE", value_name = "COUNT", default_value_t = 500,
-        value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub page_size: u32,
-    /// How often what HAProxy holds is read and compared again; at least 1s.
-    #[arg(long, env = "WAYSTATION_RESYNC_INTERVAL", value_name = "DURATION", default_value = "10m", value_parser = resync)]
-    pub resync_interval: Duration,
-    /// How log lines look. What is logged is said by RUST_LOG, such as waystation=debug.
-    #[arg(long, env = "WAYSTATION_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
+    /// Those of all that follow the API server.
+    #[command(flatten)]
+    pub common: CommonArgs,
 }
 
 const EDGE_EXAMPLES: &str = "\
@@ -236,7 +231,7 @@ mod tests {
         Cli::command().debug_assert();
         let Command::Operator(args) = Cli::parse_from(["waystation", "operator"]).command else { panic!() };
         assert_eq!(args.controller_name, "waystation");
-        assert_eq!(args.lease_duration, Duration::from_secs(15));
+        assert_eq!(args.common.lease_duration, Duration::from_secs(15));
     }
 
     #[test]

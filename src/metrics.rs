@@ -2,6 +2,7 @@
 //! of objects.
 
 pub mod edge;
+pub mod loops;
 
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+
+use loops::{Counts, Loops};
 
 /// One label, `kind`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -76,21 +79,12 @@ pub struct QueueLane {
 #[allow(missing_docs)]
 pub struct Metrics {
     registry: Registry,
-    pub inputs: Counter,
-    pub settles: Counter,
-    pub settle_seconds: Histogram,
+    pub loops: Loops,
     pub objects: Family<OfKind, Gauge>,
-    pub undecodable: Family<OfKind, Gauge>,
     pub queue: Family<QueueLane, Gauge>,
-    pub api_requests: Family<ApiRequest, Counter>,
-    pub writes: Family<KindResult, Counter>,
-    pub relists: Family<OfKind, Counter>,
-    pub watch_errors: Family<OfKind, Counter>,
-    pub events: Family<WithResult, Counter>,
     pub commands: Family<CommandResult, Counter>,
     pub command_seconds: Family<OfOperation, Histogram>,
     pub repairs: Counter,
-    pub leading: Gauge,
     pub ready_seconds: Histogram,
     pub drives: Gauge,
 }
@@ -114,42 +108,25 @@ fn fine() -> Histogram {
 impl Metrics {
     /// All at zero.
     pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("waystation");
+        let loops = Loops::registered(&mut registry);
         let mut all = Self {
-            registry: Registry::with_prefix("waystation"),
-            inputs: Counter::default(),
-            settles: Counter::default(),
-            settle_seconds: fine(),
+            registry,
+            loops,
             objects: Family::default(),
-            undecodable: Family::default(),
             queue: Family::default(),
-            api_requests: Family::default(),
-            writes: Family::default(),
-            relists: Family::default(),
-            watch_errors: Family::default(),
-            events: Family::default(),
             commands: Family::default(),
             command_seconds: Family::new_with_constructor(fine),
             repairs: Counter::default(),
-            leading: Gauge::default(),
             ready_seconds: wide(),
             drives: Gauge::default(),
         };
         let r = &mut all.registry;
-        r.register("model_inputs", "Events that the model took in", all.inputs.clone());
-        r.register("model_settles", "Times that the model decided", all.settles.clone());
-        r.register("model_settle_seconds", "Time to take in a batch and decide", all.settle_seconds.clone());
         r.register("objects", "Objects in the model", all.objects.clone());
-        r.register("undecodable_objects", "Objects that cannot be read by this version", all.undecodable.clone());
         r.register("queue_depth", "Work that waits or is in flight", all.queue.clone());
-        r.register("api_requests", "Requests to the Kubernetes API server", all.api_requests.clone());
-        r.register("writes", "Writes of status and finalizers", all.writes.clone());
-        r.register("relists", "Lists read from the start", all.relists.clone());
-        r.register("watch_errors", "Lists and watches that failed", all.watch_errors.clone());
-        r.register("events", "Kubernetes Events", all.events.clone());
         r.register("broker_commands", "Management operations on brokers", all.commands.clone());
         r.register("broker_command_seconds", "Time to the answer of an operation", all.command_seconds.clone());
         r.register("repairs", "Differences on brokers that a comparison mended", all.repairs.clone());
-        r.register("leading", "1 while this process leads", all.leading.clone());
         r.register("address_ready_seconds", "From the change of an Address to Ready", all.ready_seconds.clone());
         r.register("drives", "Broker drives that run", all.drives.clone());
         all
@@ -163,12 +140,6 @@ impl Metrics {
         text
     }
 
-    /// Counts an operation on a broker.
-    pub fn command(&self, operation: &'static str, result: &'static str, took: Duration) {
-        self.commands.get_or_create(&CommandResult { operation, result }).inc();
-        self.command_seconds.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
-    }
-
     /// Sets how much waits in a queue.
     pub fn queue(&self, queue: &'static str, change: usize, repair: usize, in_flight: usize) {
         for (lane, depth) in [("change", change), ("repair", repair), ("in_flight", in_flight)] {
@@ -180,6 +151,17 @@ impl Metrics {
     /// Sets how many objects of a kind there are.
     pub fn objects(&self, kind: &'static str, count: usize) {
         self.objects.get_or_create(&OfKind { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+}
+
+impl Counts for Metrics {
+    fn loops(&self) -> &Loops {
+        &self.loops
+    }
+
+    fn command(&self, operation: &'static str, result: &'static str, took: Duration) {
+        self.commands.get_or_create(&CommandResult { operation, result }).inc();
+        self.command_seconds.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
     }
 }
 

@@ -5,7 +5,6 @@
 
 pub mod dispatch;
 pub mod links;
-pub mod meters;
 pub mod process;
 pub mod router_links;
 
@@ -41,9 +40,9 @@ use crate::engine::stop::Stop;
 use crate::messaging::input::Input;
 use crate::messaging::model::{Model, Timing};
 use crate::metrics::Metrics;
+use crate::process::meters::Meters;
 use dispatch::{Dispatch, Owned};
 use links::Links;
-use meters::Meters;
 use router_links::RouterLinks;
 
 /// Inputs that may wait for the model; who has more waits.
@@ -307,7 +306,7 @@ struct Watching {
     services: References,
     readiness: Readiness,
     events: events::EventQueue,
-    meters: Arc<Meters>,
+    meters: Arc<Meters<Metrics>>,
 }
 
 impl Watching {

@@ -1,6 +1,7 @@
 //! What every process needs of the machine: a log, time, a name of its own, clients.
 
 pub mod clients;
+pub mod meters;
 pub mod requests;
 
 use std::io::IsTerminal;

@@ -104,9 +104,7 @@ impl Dispatch {
             self.events.tell(event);
         }
         let metrics = &self.metrics;
-        metrics.inputs.inc_by(taken as u64);
-        metrics.settles.inc();
-        metrics.settle_seconds.observe(began.elapsed().as_secs_f64());
+        metrics.loops.settled(taken, began.elapsed());
         metrics.in_force.set(in_force.into());
         for (kind, count) in [
             ("ingresses", sizes.ingresses),

@@ -8,7 +8,6 @@
 pub mod certificate;
 pub mod dispatch;
 pub mod exporter;
-pub mod meters;
 pub mod names;
 pub mod process;
 pub mod progress;
@@ -46,8 +45,8 @@ use crate::engine::pulse::Pulses;
 use crate::engine::stop::Stop;
 use crate::metrics::KindResult;
 use crate::metrics::edge::EdgeMetrics;
+use crate::process::meters::Meters;
 use dispatch::{Dispatch, Owned};
-use meters::Meters;
 use names::Resolve;
 use progress::Progress;
 use reports::Reports;
@@ -328,7 +327,7 @@ fn expected(told: &Stop, ended: &Stop, name: &'static str) -> impl FnOnce(()) ->
 fn count(metrics: &Arc<EdgeMetrics>, kind: &'static str) -> Count {
     let metrics = Arc::clone(metrics);
     Arc::new(move |result| {
-        metrics.writes.get_or_create(&KindResult { kind, result: result.as_str() }).inc();
+        metrics.loops.writes.get_or_create(&KindResult { kind, result: result.as_str() }).inc();
     })
 }
 

@@ -44,7 +44,7 @@ const SUPERVISOR: Duration = Duration::from_millis(500);
 /// # Errors
 /// When it cannot start, or when one of its loops fails.
 pub fn run(args: EdgeArgs) -> anyhow::Result<()> {
-    log(args.log_format);
+    log(args.common.log_format);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(edge(args))
 }
 
@@ -62,11 +62,15 @@ async fn edge(args: EdgeArgs) -> anyhow::Result<()> {
         config: Key::new(namespace, name),
         name: args.name.clone().unwrap_or_else(host_name),
         namespace: args.namespace.clone().unwrap_or_else(|| own_namespace(NAMESPACE)),
-        lease_duration: args.lease_duration,
+        lease_duration: args.common.lease_duration,
         identity: identity(),
         seed: seed(),
-        watch: watch::Options { mode: watch_mode(args.watch_mode), page: args.page_size, ..watch::Options::default() },
-        drive: Limits { compare: args.resync_interval, ..Limits::default() },
+        watch: watch::Options {
+            mode: watch_mode(args.common.watch_mode),
+            page: args.common.page_size,
+            ..watch::Options::default()
+        },
+        drive: Limits { compare: args.common.resync_interval, ..Limits::default() },
     };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -88,8 +92,9 @@ async fn edge(args: EdgeArgs) -> anyhow::Result<()> {
     let (granter, permit) = permit();
     let router_config = args.router_config.clone();
     let parts = Parts {
-        read_client: read_client(config.clone(), &health.metrics.api_requests).context(UNUSABLE)?,
-        write_client: write_client(config, &health.metrics.api_requests, WRITES, permit.clone()).context(UNUSABLE)?,
+        read_client: read_client(config.clone(), &health.metrics.loops.api_requests).context(UNUSABLE)?,
+        write_client: write_client(config, &health.metrics.loops.api_requests, WRITES, permit.clone())
+            .context(UNUSABLE)?,
         permit: (granter, permit),
         link: Arc::new(link),
         disk: Arc::new(Folder),

@@ -10,7 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::{ApiRequest, KindResult, OfKind, WithResult, fine};
+use super::loops::{Counts, Loops};
+use super::{KindResult, OfKind, fine};
 
 /// Why HAProxy was reloaded.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -23,17 +24,9 @@ pub struct ForReason {
 #[allow(missing_docs)]
 pub struct EdgeMetrics {
     registry: Registry,
-    pub inputs: Counter,
-    pub settles: Counter,
-    pub settle_seconds: Histogram,
+    pub loops: Loops,
     pub apply_seconds: Histogram,
     pub model: Family<OfKind, Gauge>,
-    pub undecodable: Family<OfKind, Gauge>,
-    pub api_requests: Family<ApiRequest, Counter>,
-    pub writes: Family<KindResult, Counter>,
-    pub relists: Family<OfKind, Counter>,
-    pub watch_errors: Family<OfKind, Counter>,
-    pub events: Family<WithResult, Counter>,
     pub commands: Family<KindResult, Counter>,
     pub command_seconds: Histogram,
     pub reloads: Family<ForReason, Counter>,
@@ -45,7 +38,6 @@ pub struct EdgeMetrics {
     pub exporter_up: Gauge,
     pub files_failing: Gauge,
     pub in_force: Gauge,
-    pub leading: Gauge,
 }
 
 impl Default for EdgeMetrics {
@@ -57,19 +49,13 @@ impl Default for EdgeMetrics {
 impl EdgeMetrics {
     /// All at zero.
     pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("waystation_edge");
+        let loops = Loops::registered(&mut registry);
         let mut all = Self {
-            registry: Registry::with_prefix("waystation_edge"),
-            inputs: Counter::default(),
-            settles: Counter::default(),
-            settle_seconds: fine(),
+            registry,
+            loops,
             apply_seconds: fine(),
             model: Family::default(),
-            undecodable: Family::default(),
-            api_requests: Family::default(),
-            writes: Family::default(),
-            relists: Family::default(),
-            watch_errors: Family::default(),
-            events: Family::default(),
             commands: Family::default(),
             command_seconds: fine(),
             reloads: Family::default(),
@@ -81,20 +67,10 @@ impl EdgeMetrics {
             exporter_up: Gauge::default(),
             files_failing: Gauge::default(),
             in_force: Gauge::default(),
-            leading: Gauge::default(),
         };
         let r = &mut all.registry;
-        r.register("model_inputs", "Events that the model took in", all.inputs.clone());
-        r.register("model_settles", "Times that the model decided", all.settles.clone());
-        r.register("model_settle_seconds", "Time to take in a batch and decide", all.settle_seconds.clone());
         r.register("apply_seconds", "From an event to the last answer of HAProxy", all.apply_seconds.clone());
         r.register("model_size", "How much of a kind the model has", all.model.clone());
-        r.register("undecodable_objects", "Objects that cannot be read by this version", all.undecodable.clone());
-        r.register("api_requests", "Requests to the Kubernetes API server", all.api_requests.clone());
-        r.register("writes", "Writes of status", all.writes.clone());
-        r.register("relists", "Lists read from the start", all.relists.clone());
-        r.register("watch_errors", "Lists and watches that failed", all.watch_errors.clone());
-        r.register("events", "Kubernetes Events", all.events.clone());
         r.register("commands", "Commands to HAProxy", all.commands.clone());
         r.register("command_seconds", "Time to the answer of a command", all.command_seconds.clone());
         r.register("reloads", "Reloads that were asked for", all.reloads.clone());
@@ -106,7 +82,6 @@ impl EdgeMetrics {
         r.register("exporter_up", "1 while HAProxy's own exporter answers", all.exporter_up.clone());
         r.register("files_failing", "1 while files cannot be written", all.files_failing.clone());
         r.register("in_force", "1 while HAProxy holds all that is wanted", all.in_force.clone());
-        r.register("leading", "1 while this process writes statuses", all.leading.clone());
         // The claim is that these are 0, which only shows where they are.
         all.drift("process", 0);
         all.drift("files", 0);
@@ -122,12 +97,6 @@ impl EdgeMetrics {
         text
     }
 
-    /// Counts a command to HAProxy.
-    pub fn command(&self, kind: &'static str, result: &'static str, took: Duration) {
-        self.commands.get_or_create(&KindResult { kind, result }).inc();
-        self.command_seconds.observe(took.as_secs_f64());
-    }
-
     /// Sets how much of a kind there is.
     pub fn size(&self, kind: &'static str, count: usize) {
         self.model.get_or_create(&OfKind { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -136,6 +105,17 @@ impl EdgeMetrics {
     /// Sums differences that were repaired, of `process` or `files`.
     pub fn drift(&self, kind: &'static str, count: usize) {
         self.drift.get_or_create(&OfKind { kind }).inc_by(count as u64);
+    }
+}
+
+impl Counts for EdgeMetrics {
+    fn loops(&self) -> &Loops {
+        &self.loops
+    }
+
+    fn command(&self, kind: &'static str, result: &'static str, took: Duration) {
+        self.commands.get_or_create(&KindResult { kind, result }).inc();
+        self.command_seconds.observe(took.as_secs_f64());
     }
 }
 

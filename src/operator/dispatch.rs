@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::Inspect;
 use super::links::{Links, NamedSecret};
-use super::meters::Meters;
 use super::router_links::{BrokerCredentials, RouterLinks};
 use crate::cluster::children;
 use crate::cluster::events::EventQueue;
@@ -34,6 +33,8 @@ use crate::messaging::input::{Broker, Input, Router};
 use crate::messaging::model::Model;
 use crate::messaging::output::{Settled, TargetChange, Write};
 use crate::messaging::router;
+use crate::metrics::Metrics;
+use crate::process::meters::Meters;
 
 /// The model as the engine owns it.
 pub struct Owned {
@@ -193,7 +194,7 @@ pub struct Parts {
     /// Spreads reconnects.
     pub jitter: Jitter,
     /// Counts.
-    pub meters: Arc<Meters>,
+    pub meters: Arc<Meters<Metrics>>,
     /// Who runs new loops.
     pub(crate) starter: mpsc::UnboundedSender<Loop>,
 }
@@ -276,9 +277,7 @@ impl Dispatch {
 
     fn count(&self, ready: &[u64], repairs: u64, sizes: [usize; 3], taken: usize, took: std::time::Duration) {
         let metrics = &self.parts.meters.0;
-        metrics.inputs.inc_by(taken as u64);
-        metrics.settles.inc();
-        metrics.settle_seconds.observe(took.as_secs_f64());
+        metrics.loops.settled(taken, took);
         metrics.repairs.inc_by(repairs);
         for ms in ready {
             metrics.ready_seconds.observe(*ms as f64 / 1000.0);

@@ -26,7 +26,7 @@ const NAMESPACE: &str = "waystation-system";
 /// # Errors
 /// When it cannot start, or when one of its loops fails.
 pub fn run(args: OperatorArgs) -> anyhow::Result<()> {
-    log(args.log_format);
+    log(args.common.log_format);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(operate(args))
 }
 
@@ -47,11 +47,11 @@ async fn operate(args: OperatorArgs) -> anyhow::Result<()> {
     );
     let (granter, permit) = permit();
     let parts = Parts {
-        read_client: read_client(config.clone(), &health.metrics.api_requests).context(UNUSABLE)?,
+        read_client: read_client(config.clone(), &health.metrics.loops.api_requests).context(UNUSABLE)?,
         // Two more for events.
         write_client: write_client(
             config,
-            &health.metrics.api_requests,
+            &health.metrics.loops.api_requests,
             usize::from(args.write_concurrency) + 2,
             permit.clone(),
         )
@@ -101,14 +101,18 @@ fn options(args: &OperatorArgs) -> Options {
         controller_name: args.controller_name.clone(),
         namespace: args.namespace.clone().unwrap_or_else(|| own_namespace(NAMESPACE)),
         lease_name: args.lease_name.clone().unwrap_or_else(|| args.controller_name.clone()),
-        lease_duration: args.lease_duration,
+        lease_duration: args.common.lease_duration,
         identity: identity(),
         seed: seed(),
-        watch: watch::Options { mode: watch_mode(args.watch_mode), page: args.page_size, ..watch::Options::default() },
+        watch: watch::Options {
+            mode: watch_mode(args.common.watch_mode),
+            page: args.common.page_size,
+            ..watch::Options::default()
+        },
         writer: writer::Limits { concurrency: usize::from(args.write_concurrency), ..writer::Limits::default() },
         drive: actor::Limits::default(),
         timing: Timing {
-            resync_ms: u64::try_from(args.resync_interval.as_millis()).unwrap_or(u64::MAX),
+            resync_ms: u64::try_from(args.common.resync_interval.as_millis()).unwrap_or(u64::MAX),
             ..Timing::default()
         },
     }

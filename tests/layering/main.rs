@@ -128,7 +128,7 @@ const LAYERS: &[Layer] = &[
     // What both of them need of the machine.
     Layer {
         module: "process",
-        internal: &["cli", "cluster::watch", "engine", "metrics"],
+        internal: &["cli", "cluster::meter", "cluster::watch", "drive::meter", "engine", "messaging::ids", "metrics"],
         external: External::Any,
         forbidden: &[],
     },
