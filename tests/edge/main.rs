@@ -8,6 +8,7 @@ mod edge;
 mod outages;
 mod routing;
 mod serving;
+mod several;
 #[allow(dead_code)]
 #[path = "../haproxy_link/traffic.rs"]
 mod traffic;
