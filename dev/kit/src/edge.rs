@@ -35,6 +35,7 @@ pub struct Edge {
     probes: Port,
     name: String,
     router_config: String,
+    filter: &'static str,
     binary: PathBuf,
     kubeconfig: PathBuf,
     logs: WorkFolder,
@@ -54,6 +55,7 @@ impl Edge {
             probes: Port::claim()?,
             name: name.to_owned(),
             router_config: router_config.to_owned(),
+            filter: "info,waystation=debug",
             binary: binary.to_owned(),
             kubeconfig: kubeconfig.to_owned(),
             logs: WorkFolder::new("edge-logs")?,
@@ -64,6 +66,26 @@ impl Edge {
     /// Its agent is called that from the next start on.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.name);
+    }
+
+    /// Its agent logs no more than it does by default, from the next start on.
+    pub fn log_as_shipped(&mut self) {
+        self.filter = "info";
+    }
+
+    /// The number of the agent's process.
+    pub fn agent_pid(&self) -> Result<u32> {
+        Ok(self.agent.as_ref().context("no agent runs")?.pid())
+    }
+
+    /// Takes away all files, as on a machine that starts anew; neither supervisor nor agent runs.
+    pub fn clear_folder(&self) -> Result<()> {
+        ensure!(self.supervisor.is_none() && self.agent.is_none(), "the folder is in use");
+        for entry in std::fs::read_dir(self.folder.path())? {
+            let path = entry?.path();
+            if path.is_dir() { std::fs::remove_dir_all(path)? } else { std::fs::remove_file(path)? }
+        }
+        Ok(())
     }
 
     /// A port of 127.0.0.1 for plain HTTP.
@@ -119,7 +141,7 @@ impl Edge {
         ];
         let arguments: Vec<String> = arguments.into_iter().chain(more.iter().map(ToString::to_string)).collect();
         let environment: [(&str, &OsStr); 2] =
-            [("KUBECONFIG", self.kubeconfig.as_os_str()), ("RUST_LOG", "info,waystation=debug".as_ref())];
+            [("KUBECONFIG", self.kubeconfig.as_os_str()), ("RUST_LOG", self.filter.as_ref())];
         let log = self.logs.join("edge.log");
         self.agent = Some(Process::spawn("waystation edge", &self.binary, &arguments, &environment, &log)?);
         Ok(())
@@ -130,6 +152,11 @@ impl Edge {
         self.start_supervisor()?;
         self.start_agent(&[])?;
         self.await_ready().await
+    }
+
+    /// Fails with the ends of both logs when agent or supervisor runs no more.
+    pub fn ensure_running(&mut self) -> Result<()> {
+        [&mut self.agent, &mut self.supervisor].into_iter().flatten().try_for_each(Process::ensure_running)
     }
 
     /// Waits until the agent's `/readyz` says yes.

@@ -133,9 +133,10 @@ pub(super) async fn install_twin(cluster: &Cluster, policy: bool) -> Result<()> 
 }
 
 /// Does `work` for every item, [`CONNECTIONS`] at a time. The first failure ends it.
-pub(super) async fn in_parallel<F, Fut>(items: Vec<Planned>, work: F) -> Result<()>
+pub(super) async fn in_parallel<T, F, Fut>(items: Vec<T>, work: F) -> Result<()>
 where
-    F: Fn(Planned) -> Fut + Clone + Send + 'static,
+    T: Send + 'static,
+    F: Fn(T) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
     let queue = Arc::new(Mutex::new(VecDeque::from(items)));

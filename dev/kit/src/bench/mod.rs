@@ -10,6 +10,7 @@ mod bulk;
 mod client;
 mod data;
 mod delete;
+mod edge;
 mod figures;
 mod idle;
 mod management;
@@ -44,9 +45,42 @@ pub enum Scenario {
     DeleteAll,
     /// A router is killed and comes back empty: time until it is filled, writes
     RouterRestart,
+    /// edge: who serves `size` Ingresses starts from nothing: time until HAProxy serves all of them
+    EdgeSync,
+    /// edge: an endpoint is replaced: time until HAProxy has the new one in service
+    EdgeEndpoint,
+    /// edge: an Ingress comes, a path comes, a host goes, a certificate is another one: time until that is served
+    EdgeRoute,
+    /// edge: requests for all hosts: HAProxy's CPU for each, beside a bare HAProxy's
+    EdgeTraffic,
+    /// edge: `events` changes, `rate` a second, under load: reloads, failed requests, CPU, what is wrong in the end
+    EdgeChurn,
+    /// All of the edge
+    Edge,
     /// All of the above, one after the other
     All,
 }
+
+impl Scenario {
+    fn is_of_edge(self) -> bool {
+        use Scenario::{Edge, EdgeChurn, EdgeEndpoint, EdgeRoute, EdgeSync, EdgeTraffic};
+        matches!(self, Edge | EdgeChurn | EdgeEndpoint | EdgeRoute | EdgeSync | EdgeTraffic)
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Addresses on a stand-in for a broker, at two sizes:
+    dev/bench address-add --size 1000,10000
+  What a start of the edge takes, and what one endpoint does:
+    dev/bench edge-sync --size 1000,4800,17000
+    dev/bench edge-endpoint --size 1000,17000
+  2,000 changes at the edge in 40 seconds, under load:
+    dev/bench edge-churn --size 4800 --rate 50 --events 2000
+  All of the edge, with figures for a program:
+    dev/bench edge --size 1000 --json edge.json
+  What CI does, three minutes:
+    dev/bench all --smoke";
 
 /// What is on the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,13 +95,15 @@ pub enum Broker {
 
 /// Arguments of the bench.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// What is measured
     scenario: Scenario,
-    /// How many addresses there are; several are measured one after the other
+    /// How many addresses, or Ingresses, there are; several are measured one after the other
     #[arg(long, value_delimiter = ',', default_value = "1000")]
     size: Vec<usize>,
-    /// How often it is measured [default: 300 for address-add, 3 for operator-restart; for idle seconds / 60]
+    /// How often it is measured [default: 300 for address-add, edge-endpoint and edge-route, 5 for edge-sync, 3 for
+    /// operator-restart and edge-traffic; for idle seconds / 60]
     #[arg(long)]
     rounds: Option<usize>,
     /// Routers that stand before the broker: spaces are of type standard then
@@ -85,6 +121,12 @@ pub struct Arguments {
     /// Leave the admission policy out, which adds the finalizer to new Addresses without a request
     #[arg(long)]
     without_policy: bool,
+    /// edge-churn: changes a second
+    #[arg(long, default_value_t = 50)]
+    rate: usize,
+    /// edge-churn: changes in all
+    #[arg(long, default_value_t = 2000)]
+    events: usize,
     /// Also write the figures to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -98,6 +140,11 @@ pub struct Arguments {
 /// # Errors
 /// When something could not be measured.
 pub async fn run(arguments: &Arguments) -> Result<bool> {
+    let (of_edge, every) = (arguments.scenario.is_of_edge(), arguments.scenario == Scenario::All);
+    if of_edge || every {
+        // API servers take no loopback addresses for endpoints.
+        crate::process::enter_own_network()?;
+    }
     ensure!(
         arguments.broker != Broker::None || arguments.routers > 0,
         "every address of a brokered space is on a broker: use --broker standin or artemis, or --routers N"
@@ -107,7 +154,7 @@ pub async fn run(arguments: &Arguments) -> Result<bool> {
         "router-restart needs routers: --routers N"
     );
     let mut all = Vec::new();
-    for (size, spaces, routers) in stages(arguments) {
+    for (size, spaces, routers) in if of_edge { Vec::new() } else { stages(arguments) } {
         if size < 2 || spaces == 0 {
             bail!("--size {size} --spaces {spaces}: at least 2 addresses and a space");
         }
@@ -116,6 +163,9 @@ pub async fn run(arguments: &Arguments) -> Result<bool> {
         if let Err(error) = outcome {
             return Err(error.context(stage.last_words()));
         }
+    }
+    if of_edge || every {
+        edge::run(arguments, &mut all).await?;
     }
     figures::print(&all, !arguments.without_policy);
     if let Some(path) = &arguments.json {

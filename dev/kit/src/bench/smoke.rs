@@ -7,6 +7,9 @@ pub(super) const SIZE: usize = 400;
 /// The same with routers.
 pub(super) const ROUTED_SIZE: usize = 200;
 
+/// Ingresses.
+pub(super) const EDGE_SIZE: usize = 60;
+
 /// Prints each check and their number. False: one failed.
 pub(super) fn judge(all: &[Figures]) -> bool {
     println!();
@@ -35,6 +38,8 @@ type Check = (&'static str, &'static str, bool);
 fn checks(figures: &Figures) -> Vec<Check> {
     let get = |key| figures.get(key).unwrap_or(f64::NAN);
     let once = |key| (key, "each address is written once", get(key) == 1.0);
+    let no_reload = || ("reloads", "nothing is reloaded", get("reloads") == 0.0);
+    let none_failed = || ("failed_requests", "no request fails", get("failed_requests") == 0.0);
     match figures.scenario {
         "address-bulk" => vec![once("writes_per_address")],
         "address-add" | "address-add behind a bulk" => vec![once("status_writes_per_address")],
@@ -50,6 +55,22 @@ fn checks(figures: &Figures) -> Vec<Check> {
         "delete-all" => {
             vec![("calls_per_address", "each address is let go of by one call", get("calls_per_address") == 1.0)]
         }
+        "edge-sync" => vec![
+            no_reload(),
+            (
+                "status_writes_per_ingress",
+                "the status of each Ingress is written once",
+                get("status_writes_per_ingress") == 1.0,
+            ),
+            ("status_writes_of_restarts", "a restart writes none", get("status_writes_of_restarts") == 0.0),
+        ],
+        "edge-endpoint" | "edge-route" => vec![no_reload()],
+        "edge-traffic" | "edge-traffic, TLS" => vec![no_reload(), none_failed()],
+        "edge-churn" => vec![
+            no_reload(),
+            none_failed(),
+            ("drift", "in the end all is as after a start from nothing", get("drift") == 0.0),
+        ],
         _ => Vec::new(),
     }
 }

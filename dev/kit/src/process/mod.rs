@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::time::Instant;
 
-pub use network::inside_own_network;
+pub use network::{enter_own_network, inside_own_network};
 pub use port::Port;
 
 /// Says that a process that something of ours has started apart, with its group, must not outlive us.
