@@ -23,6 +23,8 @@ use crate::tools::repository;
 
 /// How long anything at once may take; the largest run creates 80,000 objects on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(900);
+/// How long a start may take, and as much more for each Ingress as makes a size of 17,000 take ten minutes.
+const START: Duration = Duration::from_secs(60);
 /// Sites that are asked for before all counts as served.
 const PROBES: usize = 20;
 
@@ -104,7 +106,8 @@ impl EdgeStage {
 
     /// Waits until every endpoint takes requests and the last of the sites answer, and says when.
     pub async fn complete(&mut self) -> Result<Instant> {
-        let deadline = Instant::now() + LONG;
+        let within = START + Duration::from_millis(30 * self.size() as u64);
+        let deadline = Instant::now() + within;
         let wanted: BTreeSet<String> =
             self.data.sites.iter().flat_map(|site| &site.addresses).map(ToString::to_string).collect();
         loop {
@@ -113,7 +116,7 @@ impl EdgeStage {
             match probed {
                 Ok(()) => return Ok(Instant::now()),
                 Err(error) if Instant::now() > deadline => {
-                    return Err(error.context(format!("not complete within {LONG:?}")));
+                    return Err(error.context(format!("not complete within {within:?}")));
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }

@@ -88,6 +88,6 @@ impl Subject {
 
     /// The end of its log, for errors.
     pub fn last_words(&self) -> String {
-        self.edge.logs(15)
+        self.edge.logs(60)
     }
 }

@@ -24,7 +24,7 @@ enum Command {
     Cluster(cluster::Command),
     /// The whole story: cluster, broker, operator, six addresses, messages through each
     Demo(demo::Arguments),
-    /// Measure the operator
+    /// Measure the operator, or the edge
     Bench(bench::Arguments),
     /// Send one message
     Send(message::Send),
