@@ -68,9 +68,11 @@ impl Edge {
         name.clone_into(&mut self.name);
     }
 
-    /// Its agent logs no more than it does by default, from the next start on.
-    pub fn log_as_shipped(&mut self) {
+    /// As it is shipped, before its first start: its agent logs no more than by default, and its files are in memory.
+    pub fn as_shipped(mut self) -> Result<Self> {
         self.filter = "info";
+        self.folder = WorkFolder::in_memory("edge")?;
+        Ok(self)
     }
 
     /// The number of the agent's process.

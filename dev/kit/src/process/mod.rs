@@ -191,7 +191,7 @@ impl Drop for Process {
     }
 }
 
-/// A folder under the system's temporary one, removed when this is dropped.
+/// A folder of our own, under the system's temporary one, removed when this is dropped.
 #[derive(Debug)]
 pub struct WorkFolder {
     path: PathBuf,
@@ -200,9 +200,18 @@ pub struct WorkFolder {
 impl WorkFolder {
     /// Makes an empty folder that only its owner can read.
     pub fn new(purpose: &str) -> Result<Self> {
+        Self::below(&std::env::temp_dir(), purpose)
+    }
+
+    /// Makes one in memory, where this machine has room for that; else as [`WorkFolder::new`].
+    pub fn in_memory(purpose: &str) -> Result<Self> {
+        Self::below(Path::new("/dev/shm"), purpose).or_else(|_| Self::new(purpose))
+    }
+
+    fn below(folder: &Path, purpose: &str) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("waystation-{purpose}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
+        let path = folder.join(name);
         // A killed predecessor with our number may have left one that its watchdog is about to remove.
         let _ = std::fs::remove_dir_all(&path);
         watchdog::folder(&path)?;

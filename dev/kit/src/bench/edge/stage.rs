@@ -16,8 +16,8 @@ use super::subject::Subject;
 use super::watcher::BareWatcher;
 use super::web::{Asker, Endpoints};
 use crate::cluster::{AuditReader, Cluster, ClusterOptions};
-use crate::edge::{Edge, SERVICE_ACCOUNT};
-use crate::operator::{NAMESPACE, binary};
+use crate::edge::{Edge, NAMESPACE, SERVICE_ACCOUNT};
+use crate::operator::binary;
 use crate::process::eventually;
 use crate::tools::repository;
 
@@ -54,8 +54,7 @@ impl EdgeStage {
         cluster.await_crds(&["routerconfigs.waystation.dev"]).await?;
         let account = cluster.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT).await?;
         let (namespace, name) = CONFIG;
-        let mut edge = Edge::prepare("bench", &format!("{namespace}/{name}"), &binary()?, &account)?;
-        edge.log_as_shipped();
+        let edge = Edge::prepare("bench", &format!("{namespace}/{name}"), &binary()?, &account)?.as_shipped()?;
         cluster.kubectl_text(&["create", "namespace", namespace]).await?;
         configure(&cluster, &edge.listeners()).await?;
         let client = cluster.admin_client().await?;
