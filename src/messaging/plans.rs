@@ -89,7 +89,7 @@ impl Charge {
 }
 
 /// The kinds of limits, in the order in which they are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// Number of Addresses.
     Addresses,
@@ -175,6 +175,11 @@ pub struct Exceeded {
 }
 
 impl Exceeded {
+    /// Which one.
+    pub fn limit(&self) -> Limit {
+        self.limit
+    }
+
     /// What is asked and what there is in all, which stays the same while others come and go.
     pub fn head(&self, plan: &str, space: &str) -> String {
         let (most, asked) = (self.limit.amount(self.most), self.limit.amount(self.asked));

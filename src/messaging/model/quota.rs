@@ -4,6 +4,7 @@
 //! creation, whoever fits. Nothing that was accepted is ever put out for lack of room: it keeps what it has, and only
 //! what it asks for in addition waits in line.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Model;
@@ -12,7 +13,7 @@ use super::placing::holds;
 use super::state::{AddressState, Admitted, ConfigState, Refusal, Target, Want, Weight};
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::input::AddressType;
-use crate::messaging::plans::{AddressPlan, Charge, Limits, SpacePlan};
+use crate::messaging::plans::{AddressPlan, Charge, Limit, Limits, SpacePlan};
 use crate::messaging::reason;
 
 use super::address::type_name;
@@ -200,6 +201,7 @@ impl Model {
             return Room::Unknown;
         }
         quota.untold.remove(key);
+        quota.told.entry(more).or_default().extend(limits.exceeded(charged, more).map(|exceeded| exceeded.limit()));
         match self.addresses.get(key) {
             Some(address) => Room::None((reason::QUOTA_EXCEEDED, no_room(address, &name, &limits, charged, more))),
             None => Room::Unknown,
@@ -221,8 +223,19 @@ impl Model {
             self.let_in(&key);
         }
         let Some(members) = self.members.get_mut(space) else { return };
-        let untold = std::mem::take(&mut members.quota.untold);
-        self.dirty_addresses.extend(untold);
+        let quota = &mut members.quota;
+        self.dirty_addresses.extend(std::mem::take(&mut quota.untold));
+        // Whoever was told of a limit that has room now lacks another one.
+        quota.told.retain(|more, told| {
+            let Some(line) = quota.line.get(more) else { return false };
+            let lacking: BTreeSet<Limit> =
+                limits.exceeded(quota.charged, *more).map(|exceeded| exceeded.limit()).collect();
+            if !told.is_subset(&lacking) {
+                self.dirty_addresses.extend(line.iter().map(|(_, key)| key.clone()));
+                *told = lacking;
+            }
+            true
+        });
     }
 
     /// Charges the space for what an Address in line asks for.

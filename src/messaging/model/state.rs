@@ -16,7 +16,7 @@ use crate::messaging::entry::Effective;
 use crate::messaging::exposure::Exposure;
 use crate::messaging::ids::{Key, Now, Slot, TargetId};
 use crate::messaging::input::{Address, AddressSpace, Broker, RouterConfig};
-use crate::messaging::plans::{Charge, SpacePlan};
+use crate::messaging::plans::{Charge, Limit, SpacePlan};
 use crate::messaging::status::{AddressSpaceStatus, AddressStatus, Leaving, RouterConfigStatus};
 
 /// A refusal by the model itself: reason and message of `Accepted`.
@@ -129,6 +129,8 @@ pub(super) struct Quota {
     pub charged: Charge,
     /// Who waits, by creation, under what each asks for: so that those who fit are found without looking at the rest.
     pub line: BTreeMap<Charge, BTreeSet<(i64, Key)>>,
+    /// Of which limits they may have been told, by what they ask for.
+    pub told: BTreeMap<Charge, BTreeSet<Limit>>,
     /// Those of them who were not told yet that there is none.
     pub untold: BTreeSet<Key>,
 }

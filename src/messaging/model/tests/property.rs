@@ -267,3 +267,25 @@ fn a_topic_that_is_found_on_two_brokers_is_on_the_same_one_in_any_order() {
         in_any_order(true, (0, 0), &steps, &[true], seed).unwrap();
     }
 }
+
+#[test]
+fn who_was_told_of_a_limit_that_has_room_now_is_told_of_the_one_that_has_not() {
+    let mut w = World::routed(&BROKERS, &["r1", "r2"]);
+    w.policy = false;
+    play(&mut w, &Step::Plans { address: 1, space: 2 });
+    play(&mut w, &Step::SpacePlan(0));
+    let create =
+        |name, place, kind, plan| Step::Create { name, place, kind, topic: 0, dead: None, when_empty: false, plan };
+    for step in [create(0, 0, 0, 0), create(1, 2, 5, 3), create(2, 3, 2, 3)] {
+        play(&mut w, &step);
+    }
+    rest(&mut w);
+    assert!(w.message("c").contains("has room for 0.6 router credit"), "{}", w.message("c"));
+    play(&mut w, &Step::Delete(0));
+    rest(&mut w);
+    assert!(w.message("c").contains("has room for 1.2 broker credit"), "{}", w.message("c"));
+    let writes = w.status_writes.clone();
+    w.restart();
+    w.advance(1_300_000);
+    assert_eq!(writes, w.status_writes, "a restart wrote something");
+}
