@@ -4,18 +4,34 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+/// What is measured unless somebody else is named.
+pub(super) const OURS: &str = "waystation";
+
 /// The figures of one scenario at one size.
 #[derive(Debug, Clone)]
 pub(super) struct Figures {
     pub scenario: &'static str,
     pub size: usize,
     pub rounds: usize,
+    subject: String,
     values: Vec<(&'static str, f64)>,
 }
 
 impl Figures {
     pub fn new(scenario: &'static str, size: usize, rounds: usize) -> Self {
-        Self { scenario, size, rounds, values: Vec::new() }
+        Self { scenario, size, rounds, subject: OURS.to_owned(), values: Vec::new() }
+    }
+
+    /// They are of somebody else.
+    #[must_use]
+    pub fn of(mut self, subject: &str) -> Self {
+        subject.clone_into(&mut self.subject);
+        self
+    }
+
+    /// Whether they are of this program.
+    pub fn is_ours(&self) -> bool {
+        self.subject == OURS
     }
 
     #[must_use]
@@ -43,7 +59,7 @@ impl Figures {
         let mut object = Map::new();
         object.insert("scenario".to_owned(), json!(self.scenario));
         object.insert("size".to_owned(), json!(self.size));
-        object.insert("subject".to_owned(), json!("waystation"));
+        object.insert("subject".to_owned(), json!(self.subject));
         object.insert("rounds".to_owned(), json!(self.rounds));
         object.insert("cores".to_owned(), json!(cores()));
         object.insert("date".to_owned(), json!(now.strftime("%Y-%m-%d").to_string()));
@@ -106,6 +122,9 @@ pub(super) fn print(all: &[Figures], policy: bool) {
         let line = |name: &str, cells: Vec<String>| {
             println!("  {name:width$}{}", cells.iter().map(|cell| format!("{cell:>12}")).collect::<String>());
         };
+        if rows.iter().any(|figures| !figures.is_ours()) {
+            line("subject", rows.iter().map(|figures| figures.subject.clone()).collect());
+        }
         line("size", rows.iter().map(|figures| figures.size.to_string()).collect());
         line("rounds", rows.iter().map(|figures| figures.rounds.to_string()).collect());
         for key in keys {

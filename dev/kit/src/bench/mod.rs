@@ -79,6 +79,8 @@ Examples:
     dev/bench edge-churn --size 4800 --rate 50 --events 2000
   All of the edge, with figures for a program:
     dev/bench edge --size 1000 --json edge.json
+  The same of another controller, beside it:
+    dev/bench edge-churn --size 1000 --peer 'other=exec /opt/other/run --class $BENCH_CLASS --socket $BENCH_FOLDER/haproxy.sock'
   What CI does, three minutes:
     dev/bench all --smoke";
 
@@ -127,6 +129,13 @@ pub struct Arguments {
     /// edge-churn: changes in all
     #[arg(long, default_value_t = 2000)]
     events: usize,
+    /// edge: measure another controller as well, on the same cluster after ours; may be given more than once. The command
+    /// is run by a shell, with KUBECONFIG (all rights), BENCH_CLASS (of the Ingresses; it may make that IngressClass its
+    /// own), BENCH_HTTP and BENCH_HTTPS (ports of 127.0.0.1), BENCH_HAPROXY (an executable) and BENCH_FOLDER (empty). It
+    /// stays in the foreground; HAProxy's runtime socket is BENCH_FOLDER/haproxy.sock, that of its master, by which reloads
+    /// are counted, BENCH_FOLDER/master.sock
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = edge::Peer::parse)]
+    peer: Vec<edge::Peer>,
     /// Also write the figures to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,

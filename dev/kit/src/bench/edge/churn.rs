@@ -109,7 +109,7 @@ impl Changes {
                 vec![data.sites[site].scale(addresses)]
             }
             5 => {
-                let guest = data.another(&format!("guest-{number:05}"), number);
+                let guest = data.another("guest", number);
                 let mut writes: Vec<Write> = guest.create_endpoints().into();
                 writes.push(guest.create_ingress());
                 // Every second one is gone before anybody could have noticed.

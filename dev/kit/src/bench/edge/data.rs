@@ -60,6 +60,7 @@ pub(super) struct Data {
     pub namespaces: usize,
     pub authority: Authority,
     planned: usize,
+    made: usize,
     next_address: usize,
     first_spare: usize,
 }
@@ -84,17 +85,20 @@ impl Data {
             namespaces,
             authority: Authority::new("bench")?,
             planned: size,
+            made: 0,
             next_address: first_spare,
             first_spare,
         })
     }
 
     /// One that is not there yet, with two hosts.
-    pub fn another(&mut self, name: &str, namespace_of: usize) -> Site {
+    pub fn another(&mut self, kind: &str, namespace_of: usize) -> Site {
+        self.made += 1;
+        let name = format!("{kind}-{:05}", self.made);
         Site {
             namespace: namespace(namespace_of % self.namespaces),
-            name: name.to_owned(),
             hosts: vec![format!("{name}.example"), format!("{name}.second.example")],
+            name,
             tls: false,
             addresses: (0..3).map(|_| self.fresh_address()).collect(),
         }

@@ -42,16 +42,20 @@ pub(super) async fn run(stage: &mut EdgeStage, rounds: usize) -> Result<Figures>
     let commands = |text: &str| metrics::sum(text, "waystation_edge_commands_total");
     let per_event = |value: f64| value / rounds as f64;
     let cpu = |before: Duration, after: Duration| per_event(after.saturating_sub(before).as_secs_f64() * 1000.0);
-    Ok(Figures::new("edge-endpoint", stage.size(), rounds)
+    let figures = Figures::new("edge-endpoint", stage.size(), rounds)
         .with_latencies(["api_to_effect_p50_ms", "api_to_effect_p99_ms", "api_to_effect_max_ms"], &effects)
         .with_latencies(["bare_watcher_p50_ms", "bare_watcher_p99_ms", ""], &bare)
         .with_latencies(["beyond_watcher_p50_ms", "beyond_watcher_p99_ms", ""], &beyond)
-        .with("event_to_ack_p50_us", acknowledged.percentile_us(50.0))
-        .with("event_to_ack_p99_us", acknowledged.percentile_us(99.0))
         .with("agent_cpu_ms_per_event", cpu(before.controller, after.controller))
         .with("haproxy_cpu_ms_per_event", cpu(before.haproxy, after.haproxy))
-        .with("commands_per_event", per_event(commands(&later) - commands(&text)))
-        .with("reloads", (after.reloads - before.reloads) as f64))
+        .with("reloads", (after.reloads - before.reloads) as f64);
+    if later.is_empty() {
+        return Ok(figures);
+    }
+    Ok(figures
+        .with("event_to_ack_p50_us", acknowledged.percentile_us(50.0))
+        .with("event_to_ack_p99_us", acknowledged.percentile_us(99.0))
+        .with("commands_per_event", per_event(commands(&later) - commands(&text))))
 }
 
 /// Until HAProxy has the new one in service and the old one no more, and until the bare watcher has seen the write.
@@ -61,11 +65,18 @@ async fn round(
     servers: &Servers,
     numbers: &mut Numbers,
 ) -> Result<(Observer, Duration, Duration)> {
-    let (site, turn) = (numbers.below(stage.data.sites.len()), numbers.below(3));
+    let site = loop {
+        let site = numbers.below(stage.data.sites.len());
+        if stage.data.sites[site].addresses.len() > 1 {
+            break site;
+        }
+    };
+    let count = stage.data.sites[site].addresses.len();
+    let turn = numbers.below(count);
     let new = stage.data.fresh_address();
     let site = &mut stage.data.sites[site];
     // What the backend is called is the controller's affair: it is the one with the endpoints that stay.
-    let kept = site.addresses[(turn + 1) % 3].to_string();
+    let kept = site.addresses[(turn + 1) % count].to_string();
     let backend = servers.iter().find(|(_, addresses)| addresses.contains(&kept)).map(|(name, _)| name.clone());
     let backend = match backend {
         Some(backend) => backend,

@@ -22,6 +22,7 @@ use anyhow::Result;
 use super::figures::Figures;
 use super::{Arguments, Scenario, smoke};
 use stage::EdgeStage;
+pub(super) use subject::Peer;
 
 /// Measures all that was asked for of the edge.
 pub(super) async fn run(arguments: &Arguments, all: &mut Vec<Figures>) -> Result<()> {
@@ -30,6 +31,14 @@ pub(super) async fn run(arguments: &Arguments, all: &mut Vec<Figures>) -> Result
         let mut stage = EdgeStage::set(*size).await?;
         if let Err(error) = measure(arguments, &mut stage, all).await {
             return Err(error.context(stage.last_words()));
+        }
+        for peer in &arguments.peer {
+            stage.play(peer).await?;
+            let mut figures = Vec::new();
+            if let Err(error) = measure(arguments, &mut stage, &mut figures).await {
+                return Err(error.context(stage.last_words()));
+            }
+            all.extend(figures.into_iter().map(|figures| figures.of(&peer.name)));
         }
         stage.stop().await?;
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,10 +13,13 @@ use anyhow::{Context, Result, bail, ensure};
 const ANSWER: Duration = Duration::from_secs(30);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_micros(100);
+/// A connection is used for so long.
+const STALE: Duration = Duration::from_millis(50);
 
 /// A connection to the socket.
 #[derive(Debug)]
 pub(super) struct Observer {
+    socket: PathBuf,
     stream: BufReader<UnixStream>,
 }
 
@@ -28,7 +31,7 @@ impl Observer {
     pub fn connect(socket: &Path) -> Result<Self> {
         let stream = UnixStream::connect(socket).context("the socket of HAProxy")?;
         stream.set_read_timeout(Some(ANSWER))?;
-        let mut observer = Self { stream: BufReader::new(stream) };
+        let mut observer = Self { socket: socket.to_owned(), stream: BufReader::new(stream) };
         observer.ask("prompt i")?;
         Ok(observer)
     }
@@ -61,8 +64,16 @@ impl Observer {
         condition: impl Fn(&BTreeSet<String>) -> bool,
     ) -> Result<Instant> {
         let deadline = Instant::now() + within;
+        let mut since = Instant::now();
         loop {
-            let servers = self.servers(Some(backend))?;
+            // After a reload a connection stays with the process that was.
+            if since.elapsed() > STALE
+                && let Ok(again) = Self::connect(&self.socket)
+            {
+                *self = again;
+                since = Instant::now();
+            }
+            let servers = self.servers(Some(backend)).unwrap_or_default();
             let now = Instant::now();
             if condition(servers.get(backend).unwrap_or(&BTreeSet::new())) {
                 return Ok(now);

@@ -56,8 +56,7 @@ pub(super) async fn run(stage: &mut EdgeStage, rounds: usize) -> Result<Figures>
 /// Service, slice and Ingress at a time, until the first 200; and until the bare watcher has seen all three. Its place among
 /// the sites.
 async fn comes(stage: &mut EdgeStage, number: usize, taken: &mut Taken) -> Result<usize> {
-    let name = format!("new-{:05}", stage.data.sites.len());
-    let site = stage.data.another(&name, number);
+    let site = stage.data.another("new", number);
     let [service, slice] = site.create_endpoints();
     let ingress = site.create_ingress();
     let host = site.hosts[1].clone();

@@ -12,7 +12,7 @@ use super::super::client::{in_parallel, request};
 use super::super::say;
 use super::data::{CLASS, CONFIG, Data, Write, namespaces};
 use super::observer::Observer;
-use super::subject::Subject;
+use super::subject::{Peer, Subject};
 use super::watcher::BareWatcher;
 use super::web::{Asker, Endpoints};
 use crate::cluster::{AuditReader, Cluster, ClusterOptions};
@@ -39,7 +39,7 @@ pub(super) struct EdgeStage {
     pub client: kube::Client,
     pub audit: AuditReader,
     pub data: Data,
-    _cluster: Cluster,
+    cluster: Cluster,
 }
 
 impl EdgeStage {
@@ -68,8 +68,16 @@ impl EdgeStage {
             client,
             audit: cluster.audit().await?,
             data,
-            _cluster: cluster,
+            cluster,
         })
+    }
+
+    /// From now on, another one serves; what has been changed stays so.
+    pub async fn play(&mut self, peer: &Peer) -> Result<()> {
+        say(&format!("{}: another controller", peer.name));
+        self.stop().await?;
+        self.subject = Subject::peer(peer, self.cluster.kubeconfig())?;
+        Ok(())
     }
 
     /// Ingresses that were there from the beginning.
@@ -135,7 +143,7 @@ impl EdgeStage {
             for site in self.data.sites.iter().step_by(step).chain(self.data.sites.last()) {
                 for host in &site.hosts {
                     let (status, _) = asker.get(host, "/")?;
-                    ensure!(status == if site.tls { 308 } else { 200 }, "{host}: {status}");
+                    ensure!(if site.tls { status / 100 == 3 } else { status == 200 }, "{host}: {status}");
                 }
             }
             Ok(())
@@ -211,7 +219,7 @@ async fn create(client: &kube::Client, data: &Data) -> Result<()> {
     Ok(())
 }
 
-/// Reloads that HAProxy's master has seen; none: it has no socket that says so.
+/// Reloads that HAProxy's master has seen.
 pub(super) async fn reloads(master: &Path) -> Result<u64> {
     let answer = crate::haproxy::ask(master, "show proc;quit").await?;
     let line = answer.lines().find(|line| line.split_whitespace().nth(1) == Some("master"));

@@ -26,7 +26,9 @@ pub(super) async fn run(stage: &mut EdgeStage, rounds: usize) -> Result<Figures>
         listing.push(list::all(&stage.client).await?);
         complete.push(stage.start().await?);
         let text = stage.subject.metrics().await?;
-        model.push(Duration::from_secs_f64(metrics::value(&text, "waystation_edge_model_settle_seconds_sum")));
+        if !text.is_empty() {
+            model.push(Duration::from_secs_f64(metrics::value(&text, "waystation_edge_model_settle_seconds_sum")));
+        }
         // It has written its files by then.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let [a, h] = stage.subject.rss_mb()?;
@@ -36,15 +38,15 @@ pub(super) async fn run(stage: &mut EdgeStage, rounds: usize) -> Result<Figures>
     let refused = metrics::sum(&stage.subject.metrics().await?, "waystation_edge_reloads_failed_total");
     ensure!(refused == 0.0, "HAProxy refused to be reloaded");
     let seconds = |samples: &Samples| samples.percentile_ms(50.0) / 1000.0;
-    Ok(Figures::new("edge-sync", stage.size(), rounds)
+    let figures = Figures::new("edge-sync", stage.size(), rounds)
         .with("complete_s", seconds(&complete))
         .with("list_s", seconds(&listing))
-        .with("model_ms", model.percentile_ms(50.0))
         .with("rss_mb", agent)
         .with("haproxy_rss_mb", haproxy)
         .with("reloads", stage.subject.used().await?.reloads as f64)
         .with("status_writes_per_ingress", writes as f64 / stage.size() as f64)
-        .with("status_writes_of_restarts", again as f64))
+        .with("status_writes_of_restarts", again as f64);
+    Ok(if model.len() > 0 { figures.with("model_ms", model.percentile_ms(50.0)) } else { figures })
 }
 
 fn is_status(entry: &AuditEntry) -> bool {
