@@ -35,7 +35,7 @@ use crate::engine::loops::pass_on;
 
 /// Watches, each of which is a connection; where they would be more, one of all Secrets is preferred.
 const WATCHES: usize = 64;
-/// Between two looks whether we have the right to that one.
+/// Between two looks whether other watches would do better, and whether we have the right to that one.
 const LOOK: Duration = Duration::from_secs(600);
 /// Reads under way.
 const READS: usize = 16;
@@ -111,10 +111,12 @@ struct Run {
     dropped: VecDeque<(Instant, Key)>,
     /// When the patience with each ends.
     overdue: VecDeque<(Instant, Key)>,
+    /// One has come that no watch sees.
+    unseen: bool,
     /// Whether we have the right to watch all, if that was found out.
     wide: Option<bool>,
-    /// When that is to be asked.
-    look_at: Option<Instant>,
+    /// When all watches are to be thought over.
+    look_at: Instant,
     looking: Option<BoxFuture<'static, Result<bool, ReadError>>>,
 }
 
@@ -135,8 +137,9 @@ impl Secrets {
             tasks: JoinSet::new(),
             dropped: VecDeque::new(),
             overdue: VecDeque::new(),
+            unseen: false,
             wide: None,
-            look_at: None,
+            look_at: Instant::now() + self.jitter.spread(LOOK),
             looking: None,
         };
         loop {
@@ -169,7 +172,10 @@ impl Secrets {
                     while let Ok((key, wanted)) = self.asked.try_recv() {
                         run.asked(key, wanted);
                     }
-                    self.follow(&mut run, &moved_in);
+                    // The walk through all is for those alone.
+                    if std::mem::take(&mut run.unseen) {
+                        self.follow(&mut run, &moved_in);
+                    }
                 }
                 Some(read) = run.reading.next() => self.take(&mut run, read).await?,
                 Some(moved) = moved.recv() => run.moved(moved),
@@ -179,29 +185,25 @@ impl Secrets {
                         run.want(&key);
                     }
                 }
-                () = at(run.dropped.front().map(|(at, _)| *at)) => {
-                    self.forget(&mut run).await?;
-                    self.follow(&mut run, &moved_in);
-                }
+                () = at(run.dropped.front().map(|(at, _)| *at)) => self.forget(&mut run).await?,
                 () = at(run.overdue.front().map(|(at, _)| *at)) => self.give_up(&mut run).await?,
                 found = looking => {
                     run.looking = None;
-                    let wait = match found {
+                    match found {
                         Ok(wide) => {
                             run.wide = Some(wide);
-                            LOOK
+                            self.follow(&mut run, &moved_in);
                         }
                         Err(error) => {
                             tracing::warn!(%error, "whether all Secrets may be listed could not be found out");
-                            RETRY
+                            run.look_at = Instant::now() + self.jitter.spread(RETRY);
                         }
-                    };
-                    run.look_at = Some(Instant::now() + self.jitter.spread(wait));
-                    self.follow(&mut run, &moved_in);
+                    }
                 }
-                () = at(run.look_at) => {
-                    run.look_at = None;
-                    run.looking = Some(may_list_all(self.client.clone()).boxed());
+                () = sleep_until(run.look_at) => {
+                    run.look_at = Instant::now() + self.jitter.spread(LOOK);
+                    run.wide = None;
+                    self.follow(&mut run, &moved_in);
                 }
                 Some(ended) = run.tasks.join_next() => {
                     // Only one that nobody needs any more ends.
@@ -218,24 +220,15 @@ impl Secrets {
         // Not to and fro at the limit.
         let most = if run.watches.contains_key(&Scope::All) { WATCHES / 2 } else { WATCHES };
         let wanted = match (narrow.len() > most, run.wide) {
-            (false, _) => {
-                // Nobody needs to know.
-                (run.look_at, run.looking) = (None, None);
-                narrow
-            }
+            (true, Some(true)) => [Scope::All].into(),
             (true, None) => {
-                // Until that is known, those that there are do; what changes elsewhere is seen when a watch begins.
-                if run.look_at.is_none() && run.looking.is_none() {
-                    run.look_at = Some(Instant::now());
+                // Until that is known, those that there are do: what they miss is seen when the next begin.
+                if run.looking.is_none() {
+                    run.looking = Some(may_list_all(self.client.clone()).boxed());
                 }
                 return;
             }
-            (true, Some(wide)) => {
-                if run.look_at.is_none() && run.looking.is_none() {
-                    run.look_at = Some(Instant::now() + self.jitter.spread(LOOK));
-                }
-                if wide { [Scope::All].into() } else { narrow }
-            }
+            (true, Some(false)) | (false, _) => narrow,
         };
         run.watches.retain(|scope, task| {
             let keep = wanted.contains(scope);
@@ -341,6 +334,9 @@ impl Secrets {
             let gone = run.known.get(&key).is_some_and(|known| known.dropped.is_some_and(|at| at + LINGER <= now));
             if gone {
                 run.known.remove(&key);
+                if let Some(task) = run.watches.remove(&Scope::Name(key.clone())) {
+                    task.abort();
+                }
                 self.inputs.send(Input::Vanished(Kind::Secret, key)).await.map_err(|_| Closed)?;
             }
         }
@@ -364,6 +360,8 @@ impl Run {
             }
             return;
         }
+        let seen = [Scope::All, Scope::Namespace(Arc::clone(&key.namespace)), Scope::Name(key.clone())];
+        self.unseen |= !seen.iter().any(|scope| self.watches.contains_key(scope));
         let known = self.known.entry(key.clone()).or_default();
         known.dropped = None;
         // Who asks has forgotten what was told.
