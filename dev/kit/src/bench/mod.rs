@@ -74,7 +74,7 @@ Examples:
     dev/bench address-add --size 1000,10000
   What a start of the edge takes, and what one endpoint does:
     dev/bench edge-sync --size 1000,4800,17000
-    dev/bench edge-endpoint --size 1000,17000
+    dev/bench edge-endpoint --size 1000,17000,100000
   2,000 changes at the edge in 40 seconds, under load:
     dev/bench edge-churn --size 4800 --rate 50 --events 2000
   All of the edge, with figures for a program:

@@ -16,7 +16,7 @@ pub(super) const CLASS: &str = "waystation";
 pub(super) const PORT: u16 = 8080;
 /// As many addresses lead to this machine, see [`crate::process::enter_own_network`]; a few are left for what changes.
 const ADDRESSES: usize = 65_000;
-/// The largest size: three addresses for each, and some to replace them.
+/// The largest size that is served: three addresses for each, and some to replace them. Beyond it the model is alone.
 pub(super) const LARGEST: usize = 20_000;
 
 /// One Ingress with a Service and an EndpointSlice of its own, and a Secret where it has TLS.

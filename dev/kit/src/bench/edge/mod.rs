@@ -8,6 +8,7 @@ mod data;
 mod endpoint;
 mod list;
 mod metrics;
+mod model;
 mod observer;
 mod route;
 mod stage;
@@ -28,6 +29,10 @@ pub(super) use subject::Peer;
 pub(super) async fn run(arguments: &Arguments, all: &mut Vec<Figures>) -> Result<()> {
     let small = vec![smoke::EDGE_SIZE];
     for size in if arguments.smoke { &small } else { &arguments.size } {
+        if *size > data::LARGEST {
+            all.push(model::run(*size, arguments.rounds.unwrap_or(2000)).await?);
+            continue;
+        }
         let mut stage = EdgeStage::set(*size).await?;
         if let Err(error) = measure(arguments, &mut stage, all).await {
             return Err(error.context(stage.last_words()));
