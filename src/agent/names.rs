@@ -1,7 +1,8 @@
 //! Names of DNS that routes lead to: resolved here, with a deadline, and again when their time ends.
 //!
 //! A name that does not exist leads nowhere. One that cannot be resolved at the moment stays where it was: unknown is not
-//! empty. What of the addresses may be used is for the model to say.
+//! empty. So does one of which nothing is known yet, since HAProxy may have it from an agent before us; but not for ever,
+//! since whatever comes first waits for all names. What of the addresses may be used is for the model to say.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,7 +17,7 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::edge::input::Input;
 use crate::engine::jitter::{Jitter, doubling};
@@ -32,6 +33,8 @@ const ABSENT: Duration = Duration::from_secs(15);
 /// After a failure; doubles.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// After this long without any answer a name is taken to lead nowhere.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a question came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +130,13 @@ pub async fn follow(
                     running.insert(name, tasks.spawn(follow.run()));
                 }
             }
-            Some(_) = tasks.join_next() => {}
+            Some(ended) = tasks.join_next() => {
+                if let Err(failed) = ended
+                    && failed.is_panic()
+                {
+                    std::panic::resume_unwind(failed.into_panic());
+                }
+            }
         }
     }
 }
@@ -144,10 +153,17 @@ impl Name {
     async fn run(self) {
         let mut told: Option<Vec<IpAddr>> = None;
         let mut failures = 0;
+        let patient = Instant::now() + PATIENCE;
         loop {
-            let answer = {
-                let Ok(_turn) = self.turns.acquire().await else { return };
+            let asked = async {
+                let Ok(_turn) = self.turns.acquire().await else { return Answer::Unknown("nobody asks".to_owned()) };
                 self.resolver.resolve(&self.name).await
+            };
+            let answer = match told {
+                Some(_) => asked.await,
+                None => timeout_at(patient, asked)
+                    .await
+                    .unwrap_or_else(|_| Answer::Unknown("nobody has answered so far".to_owned())),
             };
             let (addresses, wait) = match answer {
                 Answer::At(mut addresses, ttl) => {
@@ -158,8 +174,7 @@ impl Name {
                 Answer::Absent => (Some(Vec::new()), ABSENT),
                 Answer::Unknown(words) => {
                     tracing::debug!(name = &*self.name, words, "a name was not resolved; it is tried again");
-                    // Whoever waits for the first answer must not wait for ever.
-                    let first = told.is_none().then(Vec::new);
+                    let first = (told.is_none() && Instant::now() >= patient).then(Vec::new);
                     (first, doubling(FIRST_RETRY, LONGEST_RETRY, failures))
                 }
             };
@@ -173,7 +188,8 @@ impl Name {
                 }
                 told = Some(addresses);
             }
-            sleep(self.jitter.spread(wait)).await;
+            let again = Instant::now() + self.jitter.spread(wait);
+            sleep_until(if told.is_none() { again.min(patient) } else { again }).await;
         }
     }
 }
@@ -234,13 +250,64 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_for_a_first_answer_gets_one() {
+    async fn whoever_waits_for_a_first_answer_gets_one_but_not_before_others_had_their_time() {
         let script = Arc::new(Script(Mutex::default(), Mutex::default()));
+        let begun = Instant::now();
+        let (wish, wanted) = mpsc::unbounded_channel();
+        let (inputs, mut told) = mpsc::channel(10);
+        tokio::spawn(follow(script.clone(), wanted, inputs, Jitter::seeded(1)));
+        wish.send(("a.example".into(), true)).unwrap();
+        assert_eq!(told.recv().await, Some(Input::Resolved("a.example".into(), Arc::new([]))));
+        assert_eq!(begun.elapsed(), PATIENCE);
+        assert!(script.1.lock().unwrap().len() > 4, "it was asked again and again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_at_the_start_says_nothing_of_a_name_that_is_known_a_moment_later() {
+        let failures = (0..4).map(|_| Answer::Unknown("down".to_owned()));
+        let answers = failures.chain([at(&["10.0.0.1"], 30)]).collect();
+        let script = Arc::new(Script(Mutex::new(answers), Mutex::default()));
         let (wish, wanted) = mpsc::unbounded_channel();
         let (inputs, mut told) = mpsc::channel(10);
         tokio::spawn(follow(script, wanted, inputs, Jitter::seeded(1)));
         wish.send(("a.example".into(), true)).unwrap();
-        assert_eq!(told.recv().await, Some(Input::Resolved("a.example".into(), Arc::new([]))));
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        assert_eq!(told.recv().await, Some(Input::Resolved("a.example".into(), Arc::new([address]))));
+    }
+
+    /// Who never answers, or fails.
+    struct Broken(bool);
+
+    impl Resolve for Broken {
+        fn resolve(&self, _: &str) -> BoxFuture<'_, Answer> {
+            assert!(!self.0, "planted");
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_an_answer_that_never_comes_gets_a_first_one_in_time() {
+        let (wish, wanted) = mpsc::unbounded_channel();
+        let (inputs, mut told) = mpsc::channel(10);
+        let begun = Instant::now();
+        tokio::spawn(follow(Arc::new(Broken(false)), wanted, inputs, Jitter::seeded(1)));
+        // More than are asked for at a time.
+        for number in 0..3 * AT_A_TIME {
+            wish.send((format!("n{number}.example").into(), true)).unwrap();
+        }
+        for _ in 0..3 * AT_A_TIME {
+            assert!(matches!(told.recv().await, Some(Input::Resolved(_, addresses)) if addresses.is_empty()));
+        }
+        assert_eq!(begun.elapsed(), PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_of_one_question_is_the_end_of_all() {
+        let (wish, wanted) = mpsc::unbounded_channel();
+        let (inputs, _told) = mpsc::channel(10);
+        wish.send(("a.example".into(), true)).unwrap();
+        let following = tokio::spawn(follow(Arc::new(Broken(true)), wanted, inputs, Jitter::seeded(1)));
+        assert!(following.await.unwrap_err().is_panic());
     }
 
     /// A name server that knows `a.example`, at 10.1.2.3 for seven seconds, and nothing else.

@@ -34,7 +34,9 @@ pub struct Reports {
 impl Reports {
     /// Runs until the drive has ended.
     pub async fn run(mut self) {
-        let (mut state, mut disk, mut reload) = (None, None, None);
+        let (mut state, mut disk) = (None, None);
+        // What was told to people of reloads: one that is tried again and again fails once.
+        let mut failed: Option<Arc<str>> = None;
         while let Some(report) = self.reports.recv().await {
             match report {
                 Report::Model(input) => {
@@ -57,6 +59,10 @@ impl Reports {
                         State::Unreachable(words) => tracing::warn!(%words, "HAProxy does not answer"),
                         State::Filling => tracing::info!("HAProxy is brought to what it must hold"),
                         State::Serving => tracing::info!("HAProxy serves"),
+                        State::Outdated(words) => tracing::warn!(%words, "HAProxy does not hold everything"),
+                    }
+                    if matches!(new, State::Serving | State::Outdated(_)) {
+                        self.progress.followed();
                     }
                     state = Some(new);
                 }
@@ -74,16 +80,24 @@ impl Reports {
                     self.metrics.reloads.get_or_create(&ForReason { reason }).inc();
                     let fields = fields.join(", ");
                     tracing::info!(fields, "HAProxy was reloaded");
-                    if reason != "behind" {
-                        self.tell(false, "Reloaded", format!("HAProxy was reloaded, since {fields} changed"));
+                    match reason {
+                        "behind" => {}
+                        "outdated" => {
+                            self.tell(false, "Reloaded", "HAProxy was reloaded: it ran on other files".into())
+                        }
+                        _ => self.tell(false, "Reloaded", format!("HAProxy was reloaded, since {fields} changed")),
                     }
-                    reload = None;
+                    failed = None;
+                    continue;
                 }
                 Report::ReloadFailed(words) => {
                     self.metrics.reloads_failed.inc();
-                    tracing::error!(%words, "HAProxy did not take its files: the old process goes on");
-                    self.tell(true, "ReloadFailed", format!("HAProxy goes on as it was: {words}"));
-                    reload = Some(words);
+                    tracing::error!(%words, "HAProxy did not load its files: the old process goes on");
+                    if failed.as_ref() != Some(&words) {
+                        self.tell(true, "ReloadFailed", format!("HAProxy goes on as it was: {words}"));
+                    }
+                    failed = Some(words);
+                    continue;
                 }
                 Report::Files(words) => {
                     self.metrics.files_failing.set(words.is_some().into());
@@ -102,20 +116,20 @@ impl Reports {
                     continue;
                 }
             }
-            self.row(state.as_ref(), disk.as_deref(), reload.as_deref());
+            self.row(state.as_ref(), disk.as_deref());
         }
     }
 
-    fn row(&self, state: Option<&State>, disk: Option<&str>, reload: Option<&str>) {
+    fn row(&self, state: Option<&State>, disk: Option<&str>) {
         let (name, words) = match state {
             None => ("Connecting", None),
             Some(State::Unreachable(words)) => ("Unreachable", Some(words.to_string())),
             Some(State::Filling) => ("Filling", None),
             Some(State::Serving) => ("Serving", None),
+            Some(State::Outdated(words)) => ("Outdated", Some(words.to_string())),
         };
         let disk = disk.map(|words| format!("its files cannot be written: {words}"));
-        let reload = reload.map(|words| format!("it refused to be reloaded: {words}"));
-        let message = [words, disk, reload].into_iter().flatten().collect::<Vec<_>>().join("; ");
+        let message = [words, disk].into_iter().flatten().collect::<Vec<_>>().join("; ");
         self.progress.trouble(Some(message.clone()).filter(|message| !message.is_empty()));
         let now = self.clock.unix_s();
         self.own.send_if_modified(|row| {

@@ -157,6 +157,8 @@ reasons! {
         Connecting,
         /// Not ready: a HAProxy is connected and being brought to what it must hold.
         Filling,
+        /// Not ready: a HAProxy holds all but what needs a reload, which is awaited or failed; the message has its words.
+        Outdated,
         /// Not ready: a HAProxy does not answer the agent beside it.
         EdgeUnreachable,
     }

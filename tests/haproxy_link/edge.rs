@@ -68,7 +68,7 @@ pub struct Edge {
     pub driver: Option<Driver>,
     pub limits: Limits,
     pub disk: Arc<dyn Disk>,
-    config: RouterConfig,
+    pub config: RouterConfig,
     generation: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::edge::{Edge, soon};
 use crate::traffic::{Load, Server, get, get_tls};
 
 /// Hosts with a backend each, some with a certificate.
-fn hosts(edge: &mut Edge, port: u16, numbers: std::ops::Range<usize>) -> Result<()> {
+pub fn hosts(edge: &mut Edge, port: u16, numbers: std::ops::Range<usize>) -> Result<()> {
     for number in numbers {
         let (host, backend) = (format!("h{number}.com"), format!("n:s{number}:80"));
         edge.backend(&backend).server(&backend, port, false).route(&host, Some(&backend));

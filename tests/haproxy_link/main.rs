@@ -7,4 +7,5 @@
 mod changes;
 mod edge;
 mod faults;
+mod reloads;
 mod traffic;

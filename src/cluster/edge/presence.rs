@@ -57,7 +57,7 @@ pub fn lease_name(config: &Key) -> String {
 pub struct Row {
     /// Its name, unique among those of its RouterConfig.
     pub name: String,
-    /// `Connecting`, `Filling`, `Serving` or `Unreachable`.
+    /// `Connecting`, `Filling`, `Serving`, `Outdated` (all but what needs a reload) or `Unreachable`.
     pub state: &'static str,
     /// More about that.
     pub message: String,
@@ -66,7 +66,7 @@ pub struct Row {
 }
 
 /// Every state that a row may have.
-pub const STATES: [&str; 4] = ["Connecting", "Filling", "Serving", "Unreachable"];
+pub const STATES: [&str; 5] = ["Connecting", "Filling", "Serving", "Outdated", "Unreachable"];
 
 /// Keeps this agent's Lease, and sees those of the others.
 pub struct Presence {

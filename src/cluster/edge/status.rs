@@ -28,6 +28,8 @@ use crate::engine::stop::Stop;
 const MANAGER: &str = "waystation-edge";
 const DEADLINE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(5);
+/// The state of an edge that holds all but what needs a reload; in the status that is `Filling` with the reason.
+const OUTDATED: &str = "Outdated";
 /// From a change to its write: what is passed through costs none.
 const REST: Duration = Duration::from_millis(500);
 
@@ -163,6 +165,8 @@ pub fn status(config: &api::RouterConfig, rows: &[Row], now: Timestamp) -> Route
         (EdgeReason::EdgeUnreachable, format!("{}: {}", edge.name, edge.message))
     } else if let Some(edge) = worst(TargetState::Connecting) {
         (EdgeReason::Connecting, format!("{} is being connected", edge.name))
+    } else if let Some(edge) = rows.iter().find(|row| row.state == OUTDATED) {
+        (EdgeReason::Outdated, format!("{}: {}", edge.name, edge.message))
     } else if let Some(edge) = worst(TargetState::Filling) {
         (EdgeReason::Filling, format!("{} is brought to what it must hold", edge.name))
     } else {
@@ -194,7 +198,7 @@ fn target(row: &Row) -> TargetStatus {
         name: row.name.clone(),
         state: match row.state {
             "Serving" => TargetState::Serving,
-            "Filling" => TargetState::Filling,
+            "Filling" | OUTDATED => TargetState::Filling,
             "Unreachable" => TargetState::Unreachable,
             _ => TargetState::Connecting,
         },
@@ -235,6 +239,15 @@ mod tests {
         let told = status(&config("{}"), &[row("a", "Serving"), row("b", "Serving")], at(1));
         assert!(is_true(&told.conditions, READY) && is_true(&told.conditions, ACCEPTED));
         assert!(!is_true(&status(&config("{}"), &[], at(1)).conditions, READY));
+    }
+
+    #[test]
+    fn what_was_not_loaded_is_not_told_as_in_force() {
+        let told = status(&config("{}"), &[row("a", "Serving"), row("b", "Outdated")], at(1));
+        let ready = find(&told.conditions, READY).unwrap();
+        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "Outdated"));
+        assert_eq!((ready.message.as_str(), told.edges_summary.as_deref()), ("b: words", Some("1/2")));
+        assert_eq!((told.edges[1].state, told.edges[1].message.as_str()), (TargetState::Filling, "words"));
     }
 
     #[test]

@@ -11,15 +11,16 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::disk::{Disk, DiskError};
 use super::files::Files;
+use super::fixed::Fixed;
 use super::leaving::Leaving;
 use super::ledger::Ledger;
-use super::link::ProcessLink;
+use super::link::{ProcessLink, ReloadError};
 pub use super::order::{Batch, Limits, Order, Report, State};
 use super::serve::{End, Session};
 use super::writer::{Tick, Writer};
 use crate::drive::meter::Meter;
 use crate::edge::input::Input;
-use crate::edge::render::Layout;
+use crate::edge::render::{FixedPart, Layout};
 use crate::edge::wanted::{Change, Slot};
 use crate::engine::clock::Clock;
 use crate::engine::jitter::{Jitter, doubling};
@@ -63,11 +64,12 @@ pub(super) struct Work {
     pub writer: Writer,
     /// The process that was served last: number and start.
     pub process: Option<(u32, u64)>,
+    /// Whether the last that was connected to said what it is.
+    pub answers: bool,
     /// The newest generation that was told to be in force.
     pub in_force: u64,
-    /// Fields that a reload was asked for by.
-    pub reload_wanted: Vec<&'static str>,
-    last_reload: Option<Instant>,
+    /// What needs a reload; none before the first batch.
+    pub fixed: Option<Fixed>,
     pub last_surprise: Option<Instant>,
     pub finishing: bool,
     told: Option<State>,
@@ -92,9 +94,9 @@ impl HaproxyDrive {
             writer: Writer::new(files, limits.files),
             limits,
             process: None,
+            answers: false,
             in_force: 0,
-            reload_wanted: Vec::new(),
-            last_reload: None,
+            fixed: None,
             last_surprise: None,
             finishing: false,
             told: None,
@@ -110,12 +112,17 @@ impl Work {
             let order = self.orders.recv().await;
             self.ordered(order);
         }
+        if let Some(config) = self.ledger.config().cloned() {
+            let there = self.writer.files().fixed().await.unwrap_or_default();
+            self.fixed = Some(Fixed::new(self.layout.clone(), &config, there));
+        }
         if self.first_files().await.is_err() {
             return;
         }
         let mut failures = 0;
         while !self.finishing {
             let mut was_read = false;
+            self.answers = false;
             let end = match self.link.connect().await {
                 Ok(session) => Session::serve(self, &*session, &mut was_read).await,
                 Err(error) => End::Failed(error.message),
@@ -132,6 +139,12 @@ impl Work {
             if told.is_err() || self.finishing {
                 break;
             }
+            if !self.answers && self.fixed.as_mut().is_some_and(|fixed| fixed.unreachable(&self.limits)) {
+                self.ledger.assume(&Default::default());
+                if self.write_all().await.is_err() {
+                    break;
+                }
+            }
             let wait = doubling(self.limits.first_wait, self.limits.longest_wait, failures);
             failures += 1;
             if self.wait(self.jitter.spread(wait)).await.is_err() {
@@ -145,14 +158,11 @@ impl Work {
     pub fn ordered(&mut self, order: Option<Order>) -> Option<Order> {
         match order {
             Some(Order::Batch(mut batch)) => {
-                let first = self.ledger.config().is_none();
-                let reload = std::mem::take(&mut batch.reload);
-                self.ledger.take(batch);
-                if !first {
-                    self.reload_wanted.extend(reload);
-                    self.reload_wanted.sort_unstable();
-                    self.reload_wanted.dedup();
+                let fields = std::mem::take(&mut batch.reload);
+                if let Some(fixed) = &mut self.fixed {
+                    fixed.want(&batch.config, fields);
                 }
+                self.ledger.take(batch);
                 None
             }
             Some(Order::Compare) => order,
@@ -198,9 +208,12 @@ impl Work {
         })
     }
 
-    /// Tells that everything up to the newest batch is in force, when it is.
+    /// Tells that everything up to the newest batch is in force, when it is: also what needs a reload.
     pub async fn tell_in_force(&mut self) -> Result<(), End> {
         let generation = self.ledger.generation();
+        if self.fixed.as_ref().is_some_and(Fixed::is_outdated) {
+            return Ok(());
+        }
         if self.in_force != generation && self.ledger.is_settled() {
             self.in_force = generation;
             self.report(Report::Model(Input::InForce(generation))).await?;
@@ -209,6 +222,10 @@ impl Work {
     }
 
     // === Files ===
+
+    fn files(&self) -> Option<Arc<FixedPart>> {
+        self.fixed.as_ref().map(Fixed::files)
+    }
 
     /// Everything, before there is a process: it is started from them.
     async fn first_files(&mut self) -> Result<(), End> {
@@ -220,9 +237,9 @@ impl Work {
     }
 
     /// Writes everything; says whether that went well. What does not is tried again.
-    async fn write_all(&mut self) -> Result<bool, End> {
-        let Some(config) = self.ledger.config().cloned() else { return Ok(false) };
-        let result = self.writer.write_all(&config, self.ledger.held()).await;
+    pub async fn write_all(&mut self) -> Result<bool, End> {
+        let Some(fixed) = self.files() else { return Ok(false) };
+        let result = self.writer.write_all(&fixed, self.ledger.held()).await;
         if let Ok(written) = &result {
             self.certificates_written(&written.certificates);
         }
@@ -234,8 +251,8 @@ impl Work {
     pub async fn wrote(&mut self, tick: Tick) -> Result<(), End> {
         match tick {
             Tick::Due if self.writer.files().complete() => {
-                if let Some(config) = self.ledger.config().cloned() {
-                    self.writer.begin(&config, self.ledger.held());
+                if let Some(fixed) = self.files() {
+                    self.writer.begin(&fixed, self.ledger.held());
                 }
                 Ok(())
             }
@@ -280,8 +297,8 @@ impl Work {
 
     /// Writes what is marked, now.
     async fn flush(&mut self) -> Result<(), End> {
-        let Some(config) = self.ledger.config().cloned() else { return Ok(()) };
-        while let Some(tick) = self.writer.settle(&config, self.ledger.held()).await {
+        let Some(fixed) = self.files() else { return Ok(()) };
+        while let Some(tick) = self.writer.settle(&fixed, self.ledger.held()).await {
             let failed = matches!(tick, Tick::Ended(Err(_)));
             self.wrote(tick).await?;
             if failed {
@@ -307,10 +324,9 @@ impl Work {
 
     // === Reloads ===
 
-    /// When a reload that was asked for may be done.
+    /// When a reload that is needed may be done.
     pub fn reload_at(&self) -> Option<Instant> {
-        let earliest = || self.last_reload.map_or_else(Instant::now, |last| last + self.limits.reload);
-        (!self.reload_wanted.is_empty()).then(earliest)
+        self.fixed.as_ref()?.reload_at(&self.limits)
     }
 
     pub fn reload_due(&self) -> bool {
@@ -319,23 +335,46 @@ impl Work {
 
     /// Whether a process that is far behind may be started from the files: not again and again.
     pub fn may_refill(&self) -> bool {
-        self.last_reload.is_none_or(|last| last.elapsed() >= self.limits.reload)
+        self.link.reloads() && self.fixed.as_ref().is_some_and(|fixed| fixed.may_reload(&self.limits))
     }
 
-    /// Has the files, with all that is wanted, loaded by a new process.
-    pub async fn reload(&mut self, fields: Vec<&'static str>) -> Result<(), End> {
-        self.last_reload = Some(Instant::now());
-        self.ledger.assume(&Default::default());
+    /// Has the files, with all that is wanted, loaded by a new process. Whether the old one is no more to be talked to
+    /// as if it was known; one that refuses them goes on, and so do we.
+    pub async fn reload(&mut self) -> Result<bool, End> {
+        let Some(fixed) = &mut self.fixed else { return Ok(false) };
+        let (before, reasons) = fixed.begin();
+        if let Err(words) = self.link.bindable(&fixed.new_binds(&before)) {
+            let words = fixed.refused(before, &ReloadError::Refused(words), &self.limits, &self.jitter);
+            self.ledger.forget_refusals();
+            self.report(Report::ReloadFailed(words)).await?;
+            return Ok(false);
+        }
+        let assumed = self.ledger.assume(&Default::default()) > 0;
         if !self.write_all().await? {
             // Asked for again when the disk has room; what is followed at run time is followed.
-            self.reload_wanted.extend(fields.into_iter().filter(|field| *field != "behind"));
-            return Ok(());
+            if let Some(fixed) = &mut self.fixed {
+                fixed.put_back(before);
+            }
+            return Ok(assumed);
         }
         let link = Arc::clone(&self.link);
-        match timeout(self.limits.read, link.reload()).await {
-            Ok(Ok(())) => self.report(Report::Reloaded(fields)).await,
-            Ok(Err(error)) => self.report(Report::ReloadFailed(error.to_string().into())).await,
-            Err(_) => self.report(Report::ReloadFailed("no answer in time".into())).await,
+        let loaded = timeout(self.limits.read, link.reload()).await.unwrap_or(Err(ReloadError::TimedOut));
+        let Some(fixed) = &mut self.fixed else { return Ok(true) };
+        match loaded {
+            Ok(()) => {
+                fixed.loaded();
+                self.report(Report::Reloaded(reasons)).await?;
+                Ok(true)
+            }
+            Err(error) => {
+                let words = fixed.refused(before, &error, &self.limits, &self.jitter);
+                // At once: HAProxy may end at any time, and must start from them.
+                self.write_all().await?;
+                // Not told while it was about to end.
+                self.ledger.forget_refusals();
+                self.report(Report::ReloadFailed(words)).await?;
+                Ok(assumed || error == ReloadError::TimedOut)
+            }
         }
     }
 }

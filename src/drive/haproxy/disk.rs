@@ -52,8 +52,12 @@ const PART: &str = ".part";
 fn run<T: Send + 'static>(work: impl FnOnce() -> Result<T, DiskError> + Send + 'static) -> Work<T> {
     let task = tokio::task::spawn_blocking(work);
     async move {
-        let stopped = |_| DiskError { path: "files".to_owned(), words: "the work was cut off".to_owned() };
-        task.await.map_err(stopped)?
+        match task.await {
+            Ok(result) => result,
+            // Not the disk's fault: all ends.
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            Err(_) => Err(DiskError { path: "files".to_owned(), words: "the work was cut off".to_owned() }),
+        }
     }
     .boxed()
 }

@@ -8,9 +8,8 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskError, Work};
-use crate::edge::input::RouterConfig;
 use crate::edge::model::DEFAULT_CERTIFICATE;
-use crate::edge::render::{self, File, Layout, file_of, shard_of};
+use crate::edge::render::{self, File, FixedPart, Layout, file_of, shard_of};
 use crate::edge::wanted::{Slot, Value, Wanted};
 use crate::maps::Fixed;
 
@@ -81,7 +80,7 @@ impl Files {
     }
 
     /// Begins to write what is marked.
-    pub fn commit(&mut self, config: &RouterConfig, held: &Wanted) -> Commit {
+    pub fn commit(&mut self, fixed: &FixedPart, held: &Wanted) -> Commit {
         let (mut stores, mut sections, mut lists, mut removed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let slots = std::mem::take(&mut self.dirty);
         let mut written = Vec::new();
@@ -98,7 +97,7 @@ impl Files {
                 (Slot::Backend(name) | Slot::Server(name, _), _) => self.shard(held, shard_of(name)),
                 (Slot::CrtList(_), _) => render::crt_list(held, &self.layout),
                 (Slot::Map(map, _), _) => render::map(held, *map),
-                (Slot::Front, front) => render::fixed(config, front.is_some(), &self.layout),
+                (Slot::Front, front) => fixed.config(front.is_some()),
             };
             let sum = sum(&contents);
             if self.sums.get(path) == Some(&sum) {
@@ -149,9 +148,11 @@ impl Files {
     ///
     /// # Errors
     /// The disk's words.
-    pub async fn write_all(&mut self, config: &RouterConfig, held: &mut Wanted) -> Result<Written, DiskError> {
+    pub async fn write_all(&mut self, fixed: &FixedPart, held: &mut Wanted) -> Result<Written, DiskError> {
         self.note(held);
-        let files = render::files(config, held, &self.layout);
+        // What is cut off is written again as a whole: some of it may be there.
+        self.complete = false;
+        let files = render::files(fixed, held, &self.layout);
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         let there = self.disk.read(paths.clone()).await?;
         let mut sums = BTreeMap::new();
@@ -179,6 +180,15 @@ impl Files {
         self.dirty.clear();
         self.complete = true;
         Ok(out)
+    }
+
+    /// The fixed part that is there.
+    ///
+    /// # Errors
+    /// The disk's words.
+    pub async fn fixed(&self) -> Result<Option<FixedPart>, DiskError> {
+        let there = self.disk.read(FixedPart::paths(&self.layout).into()).await?;
+        Ok(FixedPart::read(&there, &self.layout))
     }
 
     /// Which of these the files say already: they were tried before.

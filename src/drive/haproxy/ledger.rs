@@ -165,6 +165,11 @@ impl Ledger {
         Some(fingerprint)
     }
 
+    /// What was refused is asked for again.
+    pub fn forget_refusals(&mut self) {
+        self.refused.clear();
+    }
+
     /// A map was written as a whole, as it is wanted.
     pub fn map_written(&mut self, map: MapName) {
         let of_map = |slot: &&Slot| matches!(slot, Slot::Map(name, _) if *name == map);

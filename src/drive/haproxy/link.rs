@@ -1,6 +1,7 @@
 //! The seam between the drive and a HAProxy: one connection that takes commands one after another, and the master that
 //! reloads. Implemented by [`super::socket`] over Unix sockets.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -45,9 +46,12 @@ pub enum ReloadError {
     /// The files are refused, in HAProxy's words.
     #[error("{0}")]
     Refused(String),
-    /// The master did not answer, or not in time.
+    /// The master cannot be asked.
     #[error("the master does not answer: {0}")]
     Unreachable(String),
+    /// It was asked, and did not answer in time: nobody knows what became of it.
+    #[error("the master does not answer in time")]
+    TimedOut,
 }
 
 /// An answer that comes.
@@ -60,6 +64,13 @@ pub trait ProcessLink: Send + Sync {
 
     /// Has the master start a new worker from the files; resolves when that one serves. Sessions stay with the old one.
     fn reload(&self) -> BoxFuture<'_, Result<(), ReloadError>>;
+
+    /// Whether a process could listen there too: of one that cannot, HAProxy finds out only by silencing the old process
+    /// for two seconds.
+    ///
+    /// # Errors
+    /// Where not, and why, in words for people.
+    fn bindable(&self, at: &[SocketAddr]) -> Result<(), String>;
 
     /// Whether there is a master to reload.
     fn reloads(&self) -> bool;

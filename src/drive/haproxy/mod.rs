@@ -7,6 +7,7 @@ pub mod actor;
 mod carry;
 pub mod disk;
 pub mod files;
+mod fixed;
 mod leaving;
 mod ledger;
 pub mod link;

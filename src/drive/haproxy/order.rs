@@ -15,7 +15,7 @@ pub struct Batch {
     pub changes: Vec<Change>,
     /// What the fixed part of the files is written by.
     pub config: Arc<RouterConfig>,
-    /// Fields of it that need a reload.
+    /// Fields of it that have changed and need a reload. Whether one is needed is for the process to say.
     pub reload: Vec<&'static str>,
 }
 
@@ -49,6 +49,8 @@ pub enum State {
     Filling,
     /// It has held all that was wanted at least once, and is followed.
     Serving,
+    /// It is followed in all that needs no reload; why it lacks the rest, in words for people.
+    Outdated(Arc<str>),
 }
 
 /// What the drive tells.
@@ -65,9 +67,9 @@ pub enum Report {
         /// Files that were not what they had to be.
         files: usize,
     },
-    /// Files were loaded anew, for that reason: fields of the RouterConfig, or `behind`.
+    /// Files were loaded anew, for that reason: fields of the RouterConfig, `outdated` or `behind`.
     Reloaded(Vec<&'static str>),
-    /// The files were refused, in HAProxy's words; the old process goes on.
+    /// The files were not loaded, in HAProxy's words, shortened; the old process goes on.
     ReloadFailed(Arc<str>),
     /// Files cannot be written (or, with `None`, can again): the disk's words. Traffic goes on.
     Files(Option<Arc<str>>),
@@ -97,8 +99,10 @@ pub struct Limits {
     pub surprise: Duration,
     /// From a change to its file.
     pub files: Duration,
-    /// Least time between two reloads.
+    /// Least time between two reloads, and the wait after the first that failed; doubles.
     pub reload: Duration,
+    /// Longest wait after a reload that failed.
+    pub reload_longest: Duration,
     /// Changes that a process may lack when it is connected; with more it is started from the files.
     pub behind: usize,
     /// Wait after the first failed connection; doubles.
@@ -123,6 +127,7 @@ impl Default for Limits {
             surprise: Duration::from_secs(5),
             files: Duration::from_millis(20),
             reload: Duration::from_secs(10),
+            reload_longest: Duration::from_secs(300),
             behind: 2000,
             first_wait: Duration::from_millis(5),
             longest_wait: Duration::from_millis(250),

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::actor::Work;
 use super::carry::{Carrier, Verdict};
+use super::fixed::Fixed;
 use super::link::{AskError, ProcessSession};
 use super::order::{Order, Report, State};
 use super::read::{self, ReadError};
@@ -67,6 +68,7 @@ impl<'a> Session<'a> {
             Ok(info) => info,
             Err(error) => return error.into(),
         };
+        work.answers = true;
         let next_compare = Instant::now() + work.jitter.spread(work.limits.compare);
         let mut this = Self { work, session, info, next_compare, surprised: false, told_leaving: 0 };
         match this.run(was_read).await {
@@ -80,19 +82,27 @@ impl<'a> Session<'a> {
         if self.work.process != Some(id) {
             self.work.leaving.clear();
         }
+        if self.work.fixed.as_mut().is_some_and(|fixed| fixed.found(id, self.info.mark)) {
+            self.work.write_all().await?;
+        }
         // What was under way when the last session ended may be half done.
         let unsure: Vec<Slot> = self.work.ledger.changes().into_iter().map(|change| change.slot).collect();
-        let found = self.compare().await?;
-        if self.work.ledger.assumable() > self.work.limits.behind && self.work.link.reloads() && self.work.may_refill()
-        {
-            self.work.reload(vec!["behind"]).await?;
+        let found = match self.compare().await {
+            // Started from files of another version, it may lack what is asked for.
+            Err(ReadError::Foreign(words)) => {
+                let reloaded = self.work.reload_due() && self.work.reload().await?;
+                return Ok(if reloaded { End::Changed } else { End::Failed(words) });
+            }
+            found => found?,
+        };
+        if self.work.ledger.assumable() > self.work.limits.behind && self.work.may_refill() {
+            self.work.reload().await?;
             return Ok(End::Changed);
         }
         self.publish(&unsure).await?;
         self.repair(&found).await?;
         self.work.process = Some(id);
         *was_read = true;
-        let mut serving = false;
         let mut next_look = Instant::now() + self.work.limits.look;
         loop {
             self.carry_all().await?;
@@ -102,21 +112,20 @@ impl<'a> Session<'a> {
                 next_look = Instant::now() + self.work.limits.look;
             }
             self.work.tell_in_force().await?;
-            if !serving {
-                serving = true;
-                self.work.report(Report::State(State::Serving)).await?;
+            if self.work.reload_due() && !self.work.finishing {
+                if self.work.reload().await? {
+                    return Ok(End::Changed);
+                }
+                continue;
             }
+            let lacks = self.work.fixed.as_ref().and_then(Fixed::lacks);
+            self.work.report(Report::State(lacks.map_or(State::Serving, State::Outdated))).await?;
             if self.work.leaving.len() != self.told_leaving {
                 self.told_leaving = self.work.leaving.len();
                 self.work.report(Report::Leaving(self.told_leaving)).await?;
             }
             if self.work.finishing {
                 return Ok(End::Finished);
-            }
-            if self.work.reload_due() {
-                let fields = std::mem::take(&mut self.work.reload_wanted);
-                self.work.reload(fields).await?;
-                return Ok(End::Changed);
             }
             let compare_at = match self.surprised {
                 true => self.work.last_surprise.map_or_else(Instant::now, |last| last + self.work.limits.surprise),
@@ -169,7 +178,7 @@ impl<'a> Session<'a> {
         if same { Ok(()) } else { Err(End::Changed) }
     }
 
-    async fn compare(&mut self) -> Result<Difference, End> {
+    async fn compare(&mut self) -> Result<Difference, ReadError> {
         let held = read::held(self.session, &self.work.layout, self.work.limits.read).await?;
         let mut found = self.work.ledger.compare(&held, &self.info, &self.work.layout);
         // What leaves is there, and known.
@@ -329,7 +338,11 @@ impl<'a> Session<'a> {
 
     /// Tells an object what was said of it.
     async fn refuse(&mut self, slot: &Slot, words: &Arc<str>) -> Result<(), End> {
-        if let Some(fingerprint) = self.work.ledger.refused(slot) {
+        // One that is about to be replaced by another is no judge.
+        let judges = !self.work.fixed.as_ref().is_some_and(Fixed::is_untried);
+        if let Some(fingerprint) = self.work.ledger.refused(slot)
+            && judges
+        {
             self.work.report(Report::Model(Input::Refused(slot.clone(), fingerprint, Arc::clone(words)))).await?;
         }
         Ok(())

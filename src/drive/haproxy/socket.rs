@@ -5,6 +5,8 @@
 //! does not come in time ends the session.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -74,10 +76,26 @@ impl ProcessLink for SocketLink {
             match timeout(self.reload, talk).await {
                 Ok(Ok(answer)) => show::reload(&answer).map_err(ReloadError::Refused),
                 Ok(Err(error)) => Err(ReloadError::Unreachable(error.to_string())),
-                Err(_) => Err(ReloadError::Unreachable("no answer in time".to_owned())),
+                Err(_) => Err(ReloadError::TimedOut),
             }
         }
         .boxed()
+    }
+
+    fn bindable(&self, at: &[SocketAddr]) -> Result<(), String> {
+        for address in at {
+            match TcpListener::bind(address) {
+                // Others, such as a want of rights, are for HAProxy to say: it may have more.
+                Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable) => {
+                    return Err(match address.port() {
+                        0 => format!("it cannot listen at {}: {error}", address.ip()),
+                        _ => format!("it cannot listen at {address}: {error}"),
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn reloads(&self) -> bool {
@@ -90,16 +108,44 @@ type Waiting = oneshot::Sender<Result<String, AskError>>;
 /// Who waits for answers, in order. `Err`: the connection has ended, and nobody may begin to wait.
 type Line = Arc<Mutex<Result<VecDeque<Waiting>, String>>>;
 
+/// What reads and writes; taken by whoever waits for its end.
+type Task = Arc<Mutex<Option<JoinHandle<()>>>>;
+
 struct SocketSession {
     line: Line,
     commands: mpsc::UnboundedSender<String>,
     ended: watch::Receiver<Option<String>>,
-    tasks: [JoinHandle<()>; 2],
+    task: Task,
 }
 
 impl Drop for SocketSession {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        if let Some(task) = &*self.task.lock().unwrap_or_else(PoisonError::into_inner) {
+            task.abort();
+        }
+    }
+}
+
+/// Waits for the end of what has said that it ends; a panic of it is one of whoever asked.
+async fn judge(task: &Task) {
+    let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(task) = task
+        && let Err(failed) = task.await
+        && failed.is_panic()
+    {
+        std::panic::resume_unwind(failed.into_panic());
+    }
+}
+
+/// Tells everybody who waits, however the task ends.
+struct Finish {
+    line: Line,
+    end: Arc<watch::Sender<Option<String>>>,
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        finish(&self.line, &self.end, "the session was closed".to_owned());
     }
 }
 
@@ -110,11 +156,33 @@ impl SocketSession {
         let (commands, orders) = mpsc::unbounded_channel();
         let (end, ended) = watch::channel(None);
         let end = Arc::new(end);
-        let tasks = [
-            tokio::spawn(write(writer, orders, Arc::clone(&line), Arc::clone(&end))),
-            tokio::spawn(read(reader, Arc::clone(&line), end)),
-        ];
-        Self { line, commands, ended, tasks }
+        let (reading, writing) = (
+            read(reader, Arc::clone(&line), Arc::clone(&end)),
+            write(writer, orders, Arc::clone(&line), Arc::clone(&end)),
+        );
+        let work = async move {
+            // Either ends both.
+            tokio::select! {
+                biased;
+                () = reading => {}
+                () = writing => {}
+            }
+        };
+        Self::with(line, commands, (end, ended), work)
+    }
+
+    fn with(
+        line: Line,
+        commands: mpsc::UnboundedSender<String>,
+        (end, ended): (Arc<watch::Sender<Option<String>>>, watch::Receiver<Option<String>>),
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let at_end = Finish { line: Arc::clone(&line), end };
+        let task = tokio::spawn(async move {
+            let _at_end = at_end;
+            work.await;
+        });
+        Self { line, commands, ended, task: Arc::new(Mutex::new(Some(task))) }
     }
 }
 
@@ -136,23 +204,30 @@ impl ProcessSession for SocketSession {
                 }
             }
         }
+        let task = Arc::clone(&self.task);
         async move {
-            match timeout_at(by, answered).await {
+            let result = match timeout_at(by, answered).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err(AskError::Lost("the session was closed".to_owned())),
                 Err(_) => Err(AskError::TimedOut),
+            };
+            if matches!(result, Err(AskError::Lost(_))) {
+                judge(&task).await;
             }
+            result
         }
         .boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, String> {
-        let mut ended = self.ended.clone();
+        let (mut ended, task) = (self.ended.clone(), Arc::clone(&self.task));
         async move {
-            match ended.wait_for(Option::is_some).await {
+            let reason = match ended.wait_for(Option::is_some).await {
                 Ok(reason) => reason.clone().unwrap_or_default(),
                 Err(_) => "the session was closed".to_owned(),
-            }
+            };
+            judge(&task).await;
+            reason
         }
         .boxed()
     }
@@ -312,6 +387,28 @@ mod tests {
         let session = SocketSession::new(ours);
         theirs.write_all(b"surprise\n\n").await.unwrap();
         assert_eq!(session.lost().await, "an answer that nobody asked for");
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_what_reads_is_one_of_who_asked() {
+        let failing = || {
+            let line: Line = Arc::new(Mutex::new(Ok(VecDeque::new())));
+            let (end, ended) = watch::channel(None);
+            let go = Arc::new(tokio::sync::Notify::new());
+            let wait = Arc::clone(&go);
+            let work = async move {
+                wait.notified().await;
+                panic!("planted");
+            };
+            (SocketSession::with(line, mpsc::unbounded_channel().0, (Arc::new(end), ended), work), go)
+        };
+        let (session, go) = failing();
+        let asked = session.ask("a\n".to_owned(), Duration::from_secs(60));
+        go.notify_one();
+        assert!(tokio::spawn(asked).await.unwrap_err().is_panic());
+        let (session, go) = failing();
+        go.notify_one();
+        assert!(tokio::spawn(async move { session.lost().await }).await.unwrap_err().is_panic());
     }
 
     #[tokio::test(start_paused = true)]

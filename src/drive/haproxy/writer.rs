@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::disk::DiskError;
 use super::files::{Commit, Files, Written};
-use crate::edge::input::RouterConfig;
+use crate::edge::render::FixedPart;
 use crate::edge::wanted::Wanted;
 
 /// After a failure: a disk that is full stays so for a while.
@@ -74,18 +74,18 @@ impl Writer {
     }
 
     /// Begins to write what is marked, unless a write is under way: then it is written after that.
-    pub fn begin(&mut self, config: &RouterConfig, held: &mut Wanted) {
+    pub fn begin(&mut self, fixed: &FixedPart, held: &mut Wanted) {
         self.files.note(held);
         self.due = None;
         if self.flying.is_none() && self.files.is_dirty() {
-            self.flying = Some(self.files.commit(config, held));
+            self.flying = Some(self.files.commit(fixed, held));
         }
     }
 
     /// The next step towards nothing being marked or under way; `None`: that is so.
-    pub async fn settle(&mut self, config: &RouterConfig, held: &mut Wanted) -> Option<Tick> {
+    pub async fn settle(&mut self, fixed: &FixedPart, held: &mut Wanted) -> Option<Tick> {
         if self.flying.is_none() {
-            self.begin(config, held);
+            self.begin(fixed, held);
         }
         match &mut self.flying {
             Some(commit) => {
@@ -97,7 +97,7 @@ impl Writer {
     }
 
     /// Writes everything.
-    pub async fn write_all(&mut self, config: &RouterConfig, held: &mut Wanted) -> Result<Written, DiskError> {
+    pub async fn write_all(&mut self, fixed: &FixedPart, held: &mut Wanted) -> Result<Written, DiskError> {
         let mut before = Written::default();
         if let Some(commit) = &mut self.flying {
             let result = (&mut commit.work).await;
@@ -106,7 +106,7 @@ impl Writer {
             }
         }
         self.due = None;
-        let result = self.files.write_all(config, held).await;
+        let result = self.files.write_all(fixed, held).await;
         if result.is_err() {
             self.due = Some(Instant::now() + AGAIN);
         }

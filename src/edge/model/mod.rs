@@ -70,7 +70,8 @@ pub struct Settled {
     pub first: bool,
     /// What to change, in this order; nothing in the first batch.
     pub changes: Vec<Change>,
-    /// Fields of the RouterConfig that changed and need a reload; the files must be written first.
+    /// Fields of the RouterConfig that changed and need a reload. Whether HAProxy has them is for it to say: it may have
+    /// been started from what was there before the first batch.
     pub reload: Vec<&'static str>,
     /// To be told, once.
     pub events: Vec<Event>,

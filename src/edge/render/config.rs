@@ -23,11 +23,14 @@ pub const SNI: &str = "_sni";
 /// The script that rules call.
 pub const LUA: &str = include_str!("waystation.lua");
 
-/// `haproxy.cfg`; `front`: whether TLS is to be looked into from the start.
-pub fn fixed(config: &RouterConfig, front: bool, layout: &Layout) -> String {
-    let mut out = String::from("# Written by waystation: changes are lost.\n\n");
+/// What `haproxy.cfg` begins with.
+pub const HEADER: &str = "# Written by waystation: changes are lost.\n\n";
+
+/// `haproxy.cfg` without its mark, as if no host was passed through. See [`super::FixedPart`].
+pub fn text(config: &RouterConfig, layout: &Layout) -> String {
+    let mut out = String::from(HEADER);
     global(&config.tuning, layout, &mut out);
-    frontends(config, front, layout, &mut out);
+    frontends(config, layout, &mut out);
     answers(config, layout, &mut out);
     for class in Class::all() {
         class_section(class, &config.tuning, layout, &mut out);
@@ -54,7 +57,7 @@ fn global(tuning: &Tuning, layout: &Layout, out: &mut String) {
     let _ = writeln!(out, "  lua-load-per-thread {} unix@{}\n", layout.lua(), layout.verifier());
 }
 
-fn frontends(config: &RouterConfig, front: bool, layout: &Layout, out: &mut String) {
+fn frontends(config: &RouterConfig, layout: &Layout, out: &mut String) {
     let (listeners, tuning) = (&config.listeners, &config.tuning);
     for (name, mode) in [("_client-http", "http"), ("_client-tcp", "tcp")] {
         let _ = writeln!(out, "defaults {name}\n  mode {mode}");
@@ -74,9 +77,9 @@ fn frontends(config: &RouterConfig, front: bool, layout: &Layout, out: &mut Stri
     binds(listeners, listeners.http, proxy, out);
     let _ = writeln!(out, "{}", rules("[http] ", "[https] ", layout));
     let https = rules("[https] ", "[http] ", layout);
-    // While a host is passed through nothing may end TLS without a look; otherwise both answer until one is switched
-    // off, and the way through the other is only longer.
-    let _ = writeln!(out, "frontend {DIRECT} from _client-http{}", if front { "\n  disabled" } else { "" });
+    // While a host is passed through nothing may end TLS without a look, and it is disabled; otherwise both answer until
+    // one is switched off, and the way through the other is only longer.
+    let _ = writeln!(out, "frontend {DIRECT} from _client-http");
     binds(listeners, listeners.https, &format!("{proxy} {tls}"), out);
     let _ = writeln!(out, "{https}");
     if listeners.passthrough {

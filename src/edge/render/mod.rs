@@ -5,16 +5,17 @@
 
 mod backends;
 mod config;
+mod fixed;
 mod layout;
 mod lists;
 mod reload;
 
-use super::input::RouterConfig;
 use super::wanted::{MapName, Slot, Value, Wanted};
 pub use backends::{server, shard};
-pub use config::{DIRECT, LUA, SNI, fixed};
+pub use config::{DIRECT, SNI};
+pub use fixed::{FixedPart, Mark, mark_in};
 pub use layout::{Layout, SHARDS, shard_of};
-pub use lists::{crt_line, crt_list, default_list, entries, map};
+pub use lists::{crt_line, crt_list, entries, map};
 pub use reload::reloads;
 
 /// One file.
@@ -47,7 +48,7 @@ pub fn file_of(slot: &Slot, layout: &Layout) -> String {
 
 /// The contents of the file that a slot is in; `None`: there is to be no such file. What is held may as well be what
 /// was acknowledged so far: whoever writes files keeps that in a [`Wanted`] of its own.
-pub fn contents(slot: &Slot, config: &RouterConfig, held: &Wanted, layout: &Layout) -> Option<String> {
+pub fn contents(slot: &Slot, fixed: &FixedPart, held: &Wanted, layout: &Layout) -> Option<String> {
     match slot {
         Slot::Authority(_) | Slot::Certificate(_) | Slot::Users(_) => match held.get(slot)? {
             Value::Sealed(text) => Some(text.to_string()),
@@ -55,17 +56,17 @@ pub fn contents(slot: &Slot, config: &RouterConfig, held: &Wanted, layout: &Layo
         },
         Slot::Backend(name) | Slot::Server(name, _) => Some(shard(held, shard_of(name), layout)),
         Slot::CrtList(_) => Some(crt_list(held, layout)),
-        Slot::Front => Some(fixed(config, held.get(slot).is_some(), layout)),
+        Slot::Front => Some(fixed.config(held.get(slot).is_some())),
         Slot::Map(name, _) => Some(map(held, *name)),
     }
 }
 
 /// All files.
-pub fn files(config: &RouterConfig, wanted: &Wanted, layout: &Layout) -> Vec<File> {
+pub fn files(fixed: &FixedPart, wanted: &Wanted, layout: &Layout) -> Vec<File> {
     let mut out = vec![
-        File { path: layout.config(), contents: fixed(config, wanted.get(&Slot::Front).is_some(), layout) },
-        File { path: layout.lua(), contents: LUA.to_owned() },
-        File { path: layout.default_list(), contents: default_list(layout) },
+        File { path: layout.config(), contents: fixed.config(wanted.get(&Slot::Front).is_some()) },
+        File { path: layout.lua(), contents: fixed.lua().to_owned() },
+        File { path: layout.default_list(), contents: fixed.default_list().to_owned() },
         File { path: layout.crt_list(), contents: crt_list(wanted, layout) },
     ];
     out.extend(MapName::ALL.iter().map(|name| File { path: layout.map(*name), contents: map(wanted, *name) }));

@@ -27,7 +27,11 @@ fn world() -> World {
 }
 
 fn all(world: &World) -> Vec<File> {
-    files(&config_of(world), world.model.wanted(), &Layout::new(AT))
+    files(&fixed_of(&config_of(world)), world.model.wanted(), &Layout::new(AT))
+}
+
+fn fixed_of(config: &crate::edge::input::RouterConfig) -> FixedPart {
+    FixedPart::of(config, &Layout::new(AT))
 }
 
 fn config_of(world: &World) -> Arc<crate::edge::input::RouterConfig> {
@@ -58,13 +62,13 @@ fn what_is_wanted_is_in_the_file_of_its_slot() {
     for slot in world.held.keys() {
         let file = files.iter().find(|f| f.path == file_of(slot, &Layout::new(AT))).unwrap();
         assert_eq!(
-            contents(slot, &config_of(&world), world.model.wanted(), &Layout::new(AT)).unwrap(),
+            contents(slot, &fixed_of(&config_of(&world)), world.model.wanted(), &Layout::new(AT)).unwrap(),
             file.contents,
             "{slot:?}"
         );
     }
     assert_eq!(
-        contents(&Slot::Users("absent".into()), &config_of(&world), world.model.wanted(), &Layout::new(AT)),
+        contents(&Slot::Users("absent".into()), &fixed_of(&config_of(&world)), world.model.wanted(), &Layout::new(AT)),
         None
     );
     for number in 0..SHARDS {
@@ -92,8 +96,8 @@ fn of_patterns_the_longest_comes_first() {
 #[test]
 fn the_fixed_part_depends_on_nothing_of_tenants() {
     let (empty, full) = (World::plain(), world());
-    let text_of = fixed(&config_of(&empty), false, &Layout::new(AT));
-    assert_eq!(text_of, fixed(&config_of(&full), false, &Layout::new(AT)));
+    let text_of = fixed_of(&config_of(&empty)).config(false);
+    assert_eq!(text_of, fixed_of(&config_of(&full)).config(false));
     assert!(!text_of.contains("MAP["));
     for map in MapName::ALL {
         assert!(text_of.contains(&format!("{AT}/maps/{map}.map")), "map {map} is looked up nowhere");
@@ -105,11 +109,13 @@ fn the_fixed_part_depends_on_nothing_of_tenants() {
         addresses: vec![ip("10.1.1.1"), ip("fd00::1")],
         ..Listeners::default()
     };
-    let text_of = fixed(&other, false, &Layout::new(AT));
+    let text_of = fixed_of(&other).config(false);
     assert!(
         text_of.contains("  bind 10.1.1.1:443 ssl crt-list ") && text_of.contains("  bind [fd00::1]:9000 v6only\n")
     );
     assert!(!text_of.contains("frontend _sni"));
+    let binds: Vec<String> = fixed_of(&other).binds().iter().map(ToString::to_string).collect();
+    assert_eq!(binds.join(" "), "10.1.1.1:80 10.1.1.1:443 10.1.1.1:9000 [fd00::1]:80 [fd00::1]:443 [fd00::1]:9000");
 }
 
 #[test]
@@ -120,7 +126,7 @@ fn while_a_host_is_passed_through_nothing_ends_tls_without_a_look() {
     let files = all(&world);
     assert!(text(&files, "haproxy.cfg").contains("frontend _https from _client-http\n  disabled\n"));
     assert_eq!(
-        contents(&Slot::Front, &config_of(&world), world.model.wanted(), &Layout::new(AT)).as_deref(),
+        contents(&Slot::Front, &fixed_of(&config_of(&world)), world.model.wanted(), &Layout::new(AT)).as_deref(),
         Some(text(&files, "haproxy.cfg"))
     );
 }
@@ -133,8 +139,37 @@ fn what_can_be_followed_at_run_time_needs_no_reload() {
     after.default_certificate = Some(key("edge/x"));
     (after.any_owner, after.external_name) = (true, true);
     assert_eq!(reloads(&before, &after), [""; 0]);
-    assert_eq!(fixed(&before, false, &Layout::new(AT)), fixed(&after, false, &Layout::new(AT)));
+    assert_eq!(fixed_of(&before), fixed_of(&after));
     let mut world = World::plain();
     world.put(Input::RouterConfig(after.into()));
     assert!(world.last.reload.is_empty());
+}
+
+#[test]
+fn a_mark_tells_fixed_parts_apart_and_is_found_again_in_files_and_processes() {
+    let layout = Layout::new(AT);
+    let config = config_of(&World::plain());
+    let fixed = fixed_of(&config);
+    let mark = fixed.mark().unwrap();
+    assert_eq!(FixedPart::of(&config, &Layout::new("/elsewhere")).mark(), Some(mark), "whatever the folder");
+    let description = fixed.config(false).lines().find_map(|l| l.strip_prefix("  description ").map(str::to_owned));
+    assert_eq!(mark_in(&description.unwrap()), Some(mark));
+    assert_eq!(mark_in("our edge"), None);
+    let mut other = (*config).clone();
+    other.tuning.threads = Some(7);
+    assert_ne!(fixed_of(&other).mark(), Some(mark));
+    // Whether a host is passed through is followed at run time.
+    let read = |front, edit: &dyn Fn(String) -> String| {
+        let files = [edit(fixed.config(front)), fixed.lua().to_owned(), fixed.default_list().to_owned()];
+        FixedPart::read(&files.map(Some), &layout)
+    };
+    for front in [false, true] {
+        assert_eq!(read(front, &|text| text).as_ref(), Some(&fixed));
+        assert_eq!(read(front, &|text| text).unwrap().config(true), fixed.config(true));
+    }
+    assert_eq!(read(false, &|text| text.replace("20d", "21d")), None, "edited by somebody");
+    let before_marks =
+        |text: String| text.lines().filter(|l| !l.contains("description")).map(|l| format!("{l}\n")).collect();
+    assert_eq!(read(false, &before_marks).map(|old| old.mark()), Some(None));
+    assert_eq!(FixedPart::read(&[Some(fixed.config(false)), None, None], &layout), None);
 }

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::edge::render::{Mark, mark_in};
+
 /// One server of `show servers state`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerState {
@@ -44,6 +46,8 @@ pub struct Info {
     pub stopping: bool,
     /// `3.4.7-1`.
     pub version: String,
+    /// Which fixed part of the files it was started from.
+    pub mark: Option<Mark>,
 }
 
 /// Keys and values of a map, in its order.
@@ -153,6 +157,7 @@ pub fn info(text: &str) -> Info {
             "Start_time_sec" => out.started_s = value.parse().unwrap_or(0),
             "Stopping" => out.stopping = value != "0",
             "Version" => out.version = value.to_owned(),
+            "description" => out.mark = mark_in(value),
             _ => {}
         }
     }
@@ -232,7 +237,8 @@ mod tests {
     fn numbers_out_of_range_are_none() {
         let found =
             info("Version: 3.4.7-1\nPid: 4294967296\nStopping: 0\nStart_time_sec: 1796054761\nIdle_pct: 4294967200\n");
-        assert_eq!(found, Info { pid: 0, started_s: 1_796_054_761, stopping: false, version: "3.4.7-1".into() });
+        assert_eq!(found, Info { started_s: 1_796_054_761, version: "3.4.7-1".into(), ..Info::default() });
+        assert_eq!(info("description: waystation-00000000000000ff\n").mark, Some(255));
         assert_eq!(reload("Success=1\n--\n[NOTICE] x"), Ok(()));
         assert_eq!(reload("Success=0\n--\n[ALERT] bad"), Err("[ALERT] bad".into()));
         assert!(reload("").is_err());

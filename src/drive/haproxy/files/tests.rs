@@ -66,7 +66,8 @@ fn fill(wanted: &mut Wanted) {
 
 async fn commit(files: &mut Files, wanted: &mut Wanted) -> Result<Written, DiskError> {
     files.note(wanted);
-    let mut commit = files.commit(&crate::edge::model::tests::support::config(), wanted);
+    let fixed = FixedPart::of(&crate::edge::model::tests::support::config(), &Layout::new("/d"));
+    let mut commit = files.commit(&fixed, wanted);
     let result = (&mut commit.work).await;
     files.committed(commit, result)
 }
