@@ -2,37 +2,112 @@
 //! is wanted now, and never less protected than both.
 //!
 //! 1. Stores: CAs, certificates, users. Nothing refers to new ones yet.
-//! 2. Servers that leave a Service while their address comes to another one: it must not serve two.
-//! 3. Backends, then servers, that come or change.
+//! 2. Backends that come.
+//! 3. Servers that come or change; and those that leave a Service while their address comes to another one: it must not
+//!    serve two, so it leaves first; but not before what comes to the Service that it leaves, as far as that is free to
+//!    come. Of two Services that swap their addresses none can be served on.
 //! 4. The look into TLS, before the first host that is passed through. What is said about routes, where it comes or changes; then routes; then hosts (a host that is there takes
 //!    requests from wider ones, so it comes after its routes and goes before them).
 //! 5. Certificates of hosts, that come or change.
 //! 6. What is said about routes, where it goes: nothing refers to it any more.
 //! 7. Certificates of hosts that go; servers that go or drain (theirs came in 3); backends; stores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::wanted::{Change, MapName, Slot, Value};
 use crate::maps::Map;
 
 /// Sorts changes; within a step the order is that of their slots.
 pub fn ordered(changes: Vec<Change>) -> Vec<Change> {
-    let mut coming: Map<(IpAddr, u16), Vec<&str>> = Map::default();
-    for change in &changes {
+    let coming = coming(&changes);
+    let steps: Vec<(u8, usize)> = changes.iter().map(|change| (step(change, moves(change, &coming)), 0)).collect();
+    let mut stepped: Vec<((u8, usize), Change)> = steps.into_iter().zip(changes).collect();
+    take_turns(&mut stepped);
+    stepped.sort_by(|a, b| (a.0, &a.1.slot).cmp(&(b.0, &b.1.slot)));
+    stepped.into_iter().map(|(_, change)| change).collect()
+}
+
+/// Gives servers that come, and those that move, their turns.
+fn take_turns(stepped: &mut [((u8, usize), Change)]) {
+    let is_gone = |change: &Change| change.after.is_none();
+    let at = |change: &Change| address(change.after.as_ref().or(change.before.as_ref()));
+    let servers = || stepped.iter().enumerate().filter(|(_, (step, _))| step.0 == SERVERS);
+    let moving: BTreeSet<(IpAddr, u16)> =
+        servers().filter(|(_, (_, change))| is_gone(change)).filter_map(|(_, (_, change))| at(change)).collect();
+    if moving.is_empty() {
+        return;
+    }
+    // Those that are free to come have the first turn, which all have.
+    let waits = |change: &Change| at(change).is_some_and(|address| moving.contains(&address));
+    let mut rest: Vec<usize> =
+        servers().filter(|(_, (_, change))| is_gone(change) || waits(change)).map(|(index, _)| index).collect();
+    let mut turn = 0;
+    while !rest.is_empty() {
+        turn += 1;
+        let of = |index: &usize| stepped.get(*index).map(|(_, change)| change);
+        let all = || rest.iter().filter_map(|index| of(index).map(|change| (*index, change)));
+        let occupied: BTreeSet<_> = all().filter(|(_, change)| is_gone(change)).filter_map(|(_, c)| at(c)).collect();
+        let awaiting: BTreeSet<&str> =
+            all().filter(|(_, change)| !is_gone(change)).filter_map(|(_, change)| service(&change.slot)).collect();
+        let may = |change: &Change| match is_gone(change) {
+            true => service(&change.slot).is_none_or(|service| !awaiting.contains(service)),
+            false => at(change).is_none_or(|address| !occupied.contains(&address)),
+        };
+        let mut now: BTreeSet<usize> = all().filter(|(_, change)| may(change)).map(|(index, _)| index).collect();
+        if now.is_empty() {
+            now = all().filter(|(_, change)| is_gone(change)).map(|(index, _)| index).collect();
+        }
+        rest.retain(|index| !now.contains(index));
+        for index in now {
+            if let Some((step, _)) = stepped.get_mut(index) {
+                step.1 = turn;
+            }
+        }
+    }
+}
+
+/// The step of servers that come, and of those that leave for another Service.
+const SERVERS: u8 = 4;
+
+/// Backends that go, and servers that go with them: a request that chose one before the routes changed may only now come
+/// to it. Not those whose address comes to another Service.
+pub fn abandoned(changes: &[Change]) -> BTreeSet<Slot> {
+    let goes = |change: &&Change| change.after.is_none();
+    let backend = |slot: &Slot| match slot {
+        Slot::Backend(name) | Slot::Server(name, _) => Some(Arc::clone(name)),
+        _ => None,
+    };
+    let backends = changes.iter().filter(goes).filter(|change| matches!(change.slot, Slot::Backend(_)));
+    let backends: BTreeSet<Arc<str>> = backends.filter_map(|change| backend(&change.slot)).collect();
+    if backends.is_empty() {
+        return BTreeSet::new();
+    }
+    let coming = coming(changes);
+    let all = changes.iter().filter(goes).filter(|change| !moves(change, &coming));
+    let all = all.filter(|change| backend(&change.slot).is_some_and(|name| backends.contains(&name)));
+    all.map(|change| change.slot.clone()).collect()
+}
+
+type Coming<'a> = Map<(IpAddr, u16), Vec<&'a str>>;
+
+/// Which Services an address comes to.
+fn coming(changes: &[Change]) -> Coming<'_> {
+    let mut coming = Coming::default();
+    for change in changes {
         if let (Some(address), Some(service)) = (address(change.after.as_ref()), service(&change.slot)) {
             coming.entry(address).or_default().push(service);
         }
     }
-    // Another server of the same Service at the same address is how a change of how it is spoken to looks.
-    let moves = |change: &Change| {
-        let to = address(change.before.as_ref()).and_then(|address| coming.get(&address));
-        to.is_some_and(|to| service(&change.slot).is_some_and(|from| !to.contains(&from)))
-    };
-    let steps: Vec<u8> = changes.iter().map(|change| step(change, moves(change))).collect();
-    let mut stepped: Vec<(u8, Change)> = steps.into_iter().zip(changes).collect();
-    stepped.sort_by(|a, b| (a.0, &a.1.slot).cmp(&(b.0, &b.1.slot)));
-    stepped.into_iter().map(|(_, change)| change).collect()
+    coming
+}
+
+/// Whether its address comes to another Service. Another server of the same Service at the same address is how a change of
+/// how it is spoken to looks.
+fn moves(change: &Change, coming: &Coming<'_>) -> bool {
+    let to = address(change.before.as_ref()).and_then(|address| coming.get(&address));
+    to.is_some_and(|to| service(&change.slot).is_some_and(|from| !to.contains(&from)))
 }
 
 /// Where a server is that takes new requests.
@@ -49,8 +124,8 @@ fn step(change: &Change, moves: bool) -> u8 {
         Slot::Authority(_) | Slot::Certificate(_) | Slot::Users(_) if !goes => 1,
         Slot::Backend(_) if !goes => 3,
         Slot::Server(..) => match (goes, address(change.after.as_ref()).is_some()) {
-            (true, _) if moves => 2,
-            (false, true) => 4,
+            (true, _) if moves => SERVERS,
+            (false, true) => SERVERS,
             // Gone, or draining from now on.
             _ => 31,
         },
@@ -203,6 +278,57 @@ mod tests {
         wanted.set(at("n:a:80"), None);
         wanted.set(at("n:a:80:tcp"), server("10.0.0.1", false));
         assert_eq!(slots(&mut wanted), ["+Server(\"n:a:80:tcp\", \"s\")", "-Server(\"n:a:80\", \"s\")"]);
+    }
+
+    /// Changes of servers, one letter a Service and one digit an address.
+    fn moved(before: &str, after: &str) -> String {
+        let mut wanted = Wanted::default();
+        wanted.take_changes();
+        let slot = |text: &str| Slot::Server(format!("n:{}:80", &text[..1]).into(), text[1..].into());
+        let value = |text: &str| server(&format!("10.0.0.{}", &text[1..]), false);
+        before.split(' ').for_each(|text| wanted.set(slot(text), value(text)));
+        wanted.take_changes();
+        before.split(' ').filter(|text| !after.contains(text)).for_each(|text| wanted.set(slot(text), None));
+        after.split(' ').for_each(|text| wanted.set(slot(text), value(text)));
+        let words = |change: &Change| match &change.slot {
+            Slot::Server(backend, name) => {
+                format!("{}{}{name}", if change.after.is_some() { '+' } else { '-' }, &backend[2..3])
+            }
+            other => panic!("{other:?}"),
+        };
+        wanted.take_changes().iter().map(words).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn who_loses_an_address_to_another_has_what_comes_instead_before() {
+        assert_eq!(moved("a1 b2", "a3 b1"), "+a3 -a1 +b1 -b2");
+        // One after the other, to the end of the chain.
+        assert_eq!(moved("a1 b2 c3", "a4 b1 c2"), "+a4 -a1 +b1 -b2 +c2 -c3");
+        // Of a swap one half or the other is missing for a moment, and never served by two.
+        assert_eq!(moved("a1 b2", "a2 b1"), "-a1 -b2 +a2 +b1");
+        assert_eq!(moved("a1 b2 c3", "a2 b1 c4"), "+c4 -a1 -b2 +a2 +b1 -c3");
+        assert_eq!(moved("a1 a2 b3", "a2 b1 b3"), "-a1 +b1");
+    }
+
+    #[test]
+    fn what_goes_with_its_backend_may_wait_but_for_what_another_gets() {
+        let mut wanted = Wanted::default();
+        wanted.take_changes();
+        let at = |backend: &str, name: &str| Slot::Server(backend.into(), name.into());
+        for backend in ["n:a:80", "n:b:80"] {
+            wanted.set(Slot::Backend(backend.into()), Some(Value::Backend(Class::DEFAULT)));
+        }
+        wanted.set(at("n:a:80", "1"), server("10.0.0.1", false));
+        wanted.set(at("n:a:80", "2"), server("10.0.0.2", false));
+        wanted.set(at("n:b:80", "3"), server("10.0.0.3", false));
+        wanted.take_changes();
+        for slot in [Slot::Backend("n:a:80".into()), at("n:a:80", "1"), at("n:a:80", "2"), at("n:b:80", "3")] {
+            wanted.set(slot, None);
+        }
+        wanted.set(at("n:b:80", "2"), server("10.0.0.2", false));
+        wanted.set(at("n:a:80:tcp-leastconn", "1"), server("10.0.0.1", false));
+        let later = abandoned(&wanted.take_changes());
+        assert_eq!(later, [Slot::Backend("n:a:80".into()), at("n:a:80", "1")].into());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the tests stand on.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -16,6 +17,9 @@ use crate::traffic::{Server, get, get_tls, request};
 
 /// For what must happen: generous, since it is only ever waited for in full when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// So often HAProxy is compared with the model: often enough to be waited for.
+pub const COMPARED: &[&str] = &["--resync-interval=1s"];
 
 /// A control plane with the kinds and the rights, and one edge for RouterConfig `edge/main`, class `waystation`.
 pub struct World {
@@ -38,7 +42,9 @@ impl World {
         world.class("waystation").await?;
         let listeners = world.edge.listeners();
         world.router_config("main", "waystation", &listeners, "192.0.2.10").await?;
-        world.edge.start().await?;
+        world.edge.start_supervisor()?;
+        world.edge.start_agent(COMPARED)?;
+        world.edge.await_ready().await?;
         world.leads().await?;
         Ok(world)
     }
@@ -172,6 +178,28 @@ impl World {
         let text = self.cluster.kubectl_text(&arguments).await?;
         let notes = text.lines().filter_map(|line| line.split_once('\t'));
         Ok(notes.filter(|(told, _)| *told == reason).map(|(_, note)| note.to_owned()).collect())
+    }
+
+    /// Everything is compared once more; how many differences of the process and of the files were ever found.
+    pub async fn drift(&self) -> Result<(f64, f64)> {
+        let comparisons = async || self.edge.metric("waystation_edge_comparisons_total").await;
+        let before = comparisons().await?;
+        eventually(PATIENCE, "another comparison", || async {
+            // The first that ends may have begun before.
+            let now = comparisons().await?;
+            ensure!(now >= before + 2.0, "{now} after {before}");
+            Ok(())
+        })
+        .await?;
+        let of = async |kind: &str| self.edge.metric(&format!("waystation_edge_drift_total{{kind=\"{kind}\"}}")).await;
+        Ok((of("process").await?, of("files").await?))
+    }
+
+    /// Commands so far, by kind and result.
+    pub async fn commands(&self) -> Result<BTreeMap<String, f64>> {
+        const NAME: &str = "waystation_edge_commands_total{kind=";
+        let all = self.edge.metrics(NAME).await?;
+        Ok(all.into_iter().map(|(name, count)| (name[NAME.len()..].replace(['"', '}'], ""), count)).collect())
     }
 
     /// Nothing has been reloaded: says the agent, and says HAProxy.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use waystation_kit::process::{eventually, inside_own_network};
 use waystation_kit::tools::tools;
 
-use crate::edge::{PATIENCE, World, all_of, endpoint, get_with};
+use crate::edge::{COMPARED, PATIENCE, World, all_of, endpoint, get_with};
 use crate::traffic::{Load, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,7 +47,8 @@ async fn traffic_outlives_agent_haproxy_and_api_server() -> Result<()> {
     signs_in(&world).await?;
     // What has changed meanwhile is caught up with, and nothing else is commanded.
     world.endpoints("web", &["10.77.0.1", "10.77.0.2"]).await?;
-    world.edge.start_agent(&[])?;
+    let uptime = world.edge.info().await?;
+    world.edge.start_agent(COMPARED)?;
     world.edge.await_ready().await?;
     eventually(PATIENCE, "the endpoint that came meanwhile answers", || async {
         ensure!(get(world.edge.http(), "plain.example", "/").await?.1 == "two");
@@ -55,15 +56,29 @@ async fn traffic_outlives_agent_haproxy_and_api_server() -> Result<()> {
     })
     .await?;
     load.go_on(100).await?;
-    let commands = world.edge.metric("waystation_edge_commands_total{kind=\"add-server\",result=\"ok\"}").await?;
-    ensure!(commands <= 1.0, "{commands} servers were added");
+    ensure!(world.edge.info().await?.pid == uptime.pid, "another process");
+    let commands = world.commands().await?;
+    // One server; that backends are published cannot be read; and of two frontends one is silenced that the files have.
+    let expected = [
+        ("add-server,result=ok", 1.0),
+        ("publish-backend,result=ok", 1.0),
+        ("set-server,result=ok", 3.0),
+        ("switch-frontend,result=already", 1.0),
+        ("switch-frontend,result=ok", 1.0),
+    ];
+    ensure!(commands == expected.map(|(name, count)| (name.to_owned(), count)).into(), "{commands:?}");
 
     // Without the API server: nothing changes; and it is followed again when it is back.
     world.cluster.stop_apiserver().await?;
     let before = state(&world).await?;
-    let errors = world.edge.metric("waystation_edge_watch_errors_total{kind=\"Ingress\"}").await?;
+    // None, before there was one.
+    let failures = async || {
+        let all = world.edge.metrics("waystation_edge_watch_errors_total{kind=\"Ingress\"}").await?;
+        anyhow::Ok(all.values().sum::<f64>())
+    };
+    let errors = failures().await?;
     eventually(PATIENCE, "the agent has noticed", || async {
-        let now = world.edge.metric("waystation_edge_watch_errors_total{kind=\"Ingress\"}").await?;
+        let now = failures().await?;
         ensure!(now > errors + 1.0, "{now} after {errors}");
         Ok(())
     })
@@ -83,6 +98,8 @@ async fn traffic_outlives_agent_haproxy_and_api_server() -> Result<()> {
     })
     .await?;
     world.no_reload().await?;
+    ensure!(world.drift().await? == (0.0, 0.0), "{:?}", world.drift().await?);
+    what_haproxy_does_not_load(&mut world).await.context("what HAProxy does not load")?;
 
     // The agent ends in order, and HAProxy goes on; the supervisor ends, and nothing is left.
     world.edge.terminate_agent().await?;
@@ -121,6 +138,62 @@ async fn on_a_single_machine(world: &mut World) -> Result<()> {
     ensure!(get(world.edge.http(), "plain.example", "/").await? == (200, "two".to_owned()));
     world.edge.terminate_detached().await?;
     ensure!(get(world.edge.http(), "plain.example", "/").await.is_err());
+    Ok(())
+}
+
+/// A RouterConfig that HAProxy refuses is told in its status and changes nothing; one that came while no agent was there is
+/// loaded once.
+async fn what_haproxy_does_not_load(world: &mut World) -> Result<()> {
+    let pid = world.edge.info().await?.pid;
+    let tuned = |timeout: &str| format!("{}, tuning: {{timeoutClient: {timeout}}}", world.edge.listeners());
+    let (too_long, good, better) = (tuned("1000h"), tuned("77s"), tuned("78s"));
+    world.router_config("main", "waystation", &too_long, "192.0.2.10").await?;
+    let condition = |what: &str| format!("jsonpath={{.status.conditions[?(@.type==\"Ready\")].{what}}}");
+    let wait = async |reason: &str| {
+        let reason = format!("--for={}={reason}", condition("reason"));
+        world.cluster.kubectl_text(&["wait", &reason, "--timeout=60s", "-n", "edge", "rcfg/main"]).await
+    };
+    wait("Outdated").await?;
+    let status =
+        async |path: &str| world.cluster.kubectl_text(&["get", "rcfg", "main", "-n", "edge", "-o", path]).await;
+    let told = eventually(PATIENCE, "HAProxy's words are told", || async {
+        let told = status(&condition("message")).await?;
+        ensure!(told.contains("edge.tuning.timeoutClient") && told.contains("timer overflow"), "{told}");
+        Ok(told)
+    });
+    told.await?;
+    ensure!(status(&condition("status")).await? == "False");
+    let edges = status("jsonpath={.status.edges[*]}").await?;
+    ensure!(edges.contains("timer overflow") && !edges.contains("Serving"), "{edges}");
+    ensure!(world.edge.metric("waystation_edge_in_force").await? == 0.0);
+    ensure!(world.edge.get("/readyz").await?.0 == 200);
+    // HAProxy goes on as it was, is followed in all else, and comes back from its files.
+    ensure!(world.edge.info().await?.pid == pid);
+    world.endpoints("web", &["10.77.0.1"]).await?;
+    haproxy_comes_back(world).await?;
+    wait("Outdated").await?;
+    world.router_config("main", "waystation", &good, "192.0.2.10").await?;
+    wait("Serving").await?;
+    let config = || std::fs::read_to_string(world.edge.folder().join("haproxy.cfg"));
+    ensure!(config()?.contains("  timeout client 77000ms\n"));
+    let by_reason = world.edge.metrics("waystation_edge_reloads_total").await?;
+    ensure!(by_reason["waystation_edge_reloads_total{reason=\"edge.tuning.timeoutClient\"}"] == 1.0, "{by_reason:?}");
+    for reason in ["Reloaded", "ReloadFailed"] {
+        let events = world.events("edge", "main", reason).await?;
+        ensure!(events.len() == 1, "{reason}: {events:?}");
+    }
+    // Without an agent.
+    let pid = world.edge.info().await?.pid;
+    world.edge.kill_agent();
+    world.router_config("main", "waystation", &better, "192.0.2.10").await?;
+    world.edge.start_agent(COMPARED)?;
+    world.edge.await_ready().await?;
+    ensure!(world.edge.info().await?.pid != pid, "nothing was loaded");
+    ensure!(std::fs::read_to_string(world.edge.folder().join("haproxy.cfg"))?.contains("  timeout client 78000ms\n"));
+    ensure!(world.edge.metric("waystation_edge_reloads_total{reason=\"outdated\"}").await? == 1.0);
+    world.endpoints("web", &["10.77.0.2"]).await?;
+    world.answers("plain.example", "/", 200, "two").await?;
+    ensure!(world.drift().await? == (0.0, 0.0));
     Ok(())
 }
 

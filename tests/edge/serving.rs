@@ -34,9 +34,32 @@ async fn an_ingress_comes_is_scaled_and_certified_anew_and_goes_without_a_reload
     world.delete("ingress", "shop").await?;
     world.answers("shop.example", "/", 404, "").await?;
     world.no_reload().await?;
-    ensure!(world.edge.metric("waystation_edge_drift_total{kind=\"process\"}").await? == 0.0);
-    let refused = world.edge.get("/metrics").await?.1;
-    ensure!(!refused.contains("result=\"refused\""), "{refused}");
+    let drift = world.drift().await?;
+    ensure!(drift == (0.0, 0.0), "{drift:?}: {}", world.edge.logs(30));
+    let commands = world.commands().await?;
+    ensure!(
+        commands.contains_key("add-server,result=ok") && commands.contains_key("set-map,result=ok"),
+        "{commands:?}"
+    );
+    let good = ["ok", "busy", "already"].map(|result| format!(",result={result}"));
+    let bad: Vec<_> = commands.iter().filter(|(name, _)| !good.iter().any(|good| name.ends_with(good))).collect();
+    ensure!(bad.is_empty(), "{bad:?}");
+    what_others_did_is_found(&world).await
+}
+
+async fn what_others_did_is_found(world: &World) -> Result<()> {
+    world.answers("plain.example", "/", 404, "").await?;
+    let map = world.edge.folder().join("maps/hosts.map");
+    let hosts = world.edge.ask(&format!("show map {}", map.display())).await?;
+    ensure!(hosts.contains(" auth.example "), "{hosts}");
+    world.edge.ask(&format!("del map {} auth.example", map.display())).await?;
+    eventually(PATIENCE, "it is put right", || async {
+        ensure!(get(world.edge.http(), "auth.example", "/").await?.0 == 401);
+        Ok(())
+    })
+    .await?;
+    let drift = world.drift().await?;
+    ensure!(drift == (1.0, 0.0), "{drift:?}");
     Ok(())
 }
 

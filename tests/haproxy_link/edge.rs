@@ -135,6 +135,14 @@ impl Edge {
 
     /// A drive that knows nothing but what is wanted now.
     pub fn drive(&mut self) {
+        self.wanted.take_changes();
+        self.generation += 1;
+        let first = Batch::first(self.generation, &self.wanted, Arc::new(self.config.clone()));
+        self.drive_to(first);
+    }
+
+    /// A drive that is told this first.
+    pub fn drive_to(&mut self, first: Batch) {
         let (orders, taken) = mpsc::unbounded_channel();
         let (reported, reports) = mpsc::channel(1000);
         let counts = Arc::new(Counts::default());
@@ -158,12 +166,12 @@ impl Edge {
         };
         let task = tokio::spawn(drive.run());
         self.driver = Some(Driver { orders, reports, told: Vec::new(), counts, task });
-        self.wanted.take_changes();
-        self.generation += 1;
-        self.send(Batch::first(self.generation, &self.wanted, Arc::new(self.config.clone())));
+        self.send(first);
     }
 
-    fn send(&self, batch: Batch) {
+    /// Tells the drive that.
+    pub fn send(&mut self, batch: Batch) {
+        self.generation = batch.generation;
         if let Some(driver) = &self.driver {
             driver.orders.send(Order::Batch(batch)).ok();
         }
@@ -190,6 +198,10 @@ impl Edge {
     /// Waits until the newest batch is in force.
     pub async fn in_force(&mut self) -> Result<()> {
         let generation = self.generation;
+        let told = self.driver.iter().flat_map(|driver| &driver.told);
+        if told.into_iter().any(|report| *report == Report::Model(Input::InForce(generation))) {
+            return Ok(());
+        }
         self.until("all is in force", |report| *report == Report::Model(Input::InForce(generation))).await.map(drop)
     }
 

@@ -8,4 +8,5 @@ mod changes;
 mod edge;
 mod faults;
 mod reloads;
+mod storm;
 mod traffic;

@@ -63,9 +63,13 @@ async fn serve(stream: TcpStream, name: &str, held: &(Notify, AtomicBool)) -> Re
         if stream.read_line(&mut line).await? == 0 {
             return Ok(());
         }
-        let mut header = String::new();
+        let (mut header, mut upgrade) = (String::new(), false);
         while stream.read_line(&mut header).await? > 2 {
+            upgrade |= header.eq_ignore_ascii_case("upgrade: websocket\r\n");
             header.clear();
+        }
+        if upgrade {
+            return echo(stream).await;
         }
         if line.starts_with("GET /held ") {
             let go = held.0.notified();
@@ -75,6 +79,64 @@ async fn serve(stream: TcpStream, name: &str, held: &(Notify, AtomicBool)) -> Re
         }
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{name}", name.len());
         stream.get_mut().write_all(answer.as_bytes()).await?;
+    }
+}
+
+async fn echo(mut stream: BufReader<TcpStream>) -> Result<()> {
+    // For the key of RFC 6455, which our clients send.
+    let answer = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                  sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+    stream.get_mut().write_all(answer.as_bytes()).await?;
+    let mut buffer = [0; 64];
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(()),
+            count => stream.get_mut().write_all(&buffer[..count]).await?,
+        }
+    }
+}
+
+/// A WebSocket as a proxy sees one: upgraded, then bytes back and forth, until it is told to end.
+pub struct Socket {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<Result<usize>>,
+}
+
+impl Socket {
+    pub async fn open(port: u16, host: &str) -> Result<Self> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        let key = "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
+        let ask =
+            format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: upgrade\r\nupgrade: websocket\r\n{key}\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await?;
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        ensure!(line.starts_with("HTTP/1.1 101 "), "{host}: {line}");
+        while stream.read_line(&mut line).await? > 2 {}
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let mut count = 0_usize;
+            while !stopped.load(Ordering::SeqCst) {
+                let sent = count.to_be_bytes();
+                stream.get_mut().write_all(&sent).await?;
+                let mut got = [0; 8];
+                let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut got)).await;
+                read.context("no echo")?.context("the WebSocket was dropped")?;
+                ensure!(got == sent, "another echo");
+                count += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(count)
+        });
+        Ok(Self { stop, task })
+    }
+
+    /// Ends it; how many messages came back. Fails if it was dropped before.
+    pub async fn end(self) -> Result<usize> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.task.await?
     }
 }
 
@@ -147,13 +209,21 @@ pub struct Load {
 
 impl Load {
     pub fn start(port: u16, host: &'static str) -> Self {
+        Self::paced(port, host, 5, Duration::ZERO)
+    }
+
+    /// With so many requests on a connection, and that much rest between two.
+    pub fn paced(port: u16, host: &'static str, requests: usize, rest: Duration) -> Self {
         let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&count));
         let task = tokio::spawn(async move {
             while !stopped.load(Ordering::SeqCst) {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-                for _ in 0..5 {
+                for _ in 0..requests {
                     let (status, body, stays) = ask(&mut stream, host, "/").await?;
+                    if !rest.is_zero() {
+                        tokio::time::sleep(rest).await;
+                    }
                     if status != 200 {
                         bail!("{status} {body} after {} requests", counted.load(Ordering::SeqCst));
                     }
@@ -175,6 +245,11 @@ impl Load {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(())
+    }
+
+    /// Whether a request has failed.
+    pub fn failed(&self) -> bool {
+        self.task.is_finished()
     }
 
     /// Ends it; fails if any request failed.

@@ -3,6 +3,7 @@
 //!
 //! Invariant: folder and ports stay through every kill and start; all ends when this is dropped (see [`crate::process`]).
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -256,11 +257,23 @@ impl Edge {
         Info::parse(&self.ask("show info").await?).context("no pid in `show info`")
     }
 
-    /// The value of one metric of the agent, labels included; absent is 0.
+    /// The value of one metric of the agent, labels included; one that is absent is an error.
     pub async fn metric(&self, series: &str) -> Result<f64> {
-        let (_, text) = self.get("/metrics").await?;
-        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        Ok(value.map(str::parse).transpose()?.unwrap_or_default())
+        let all = self.metrics(series).await?;
+        all.get(series).copied().with_context(|| format!("there is no metric {series}, but {all:?}"))
+    }
+
+    /// All metrics of the agent whose names, labels included, begin like that.
+    pub async fn metrics(&self, prefix: &str) -> Result<BTreeMap<String, f64>> {
+        let (status, text) = self.get("/metrics").await?;
+        ensure!(status == 200, "/metrics answers {status}");
+        let series = text.lines().filter(|line| line.starts_with(prefix));
+        series
+            .map(|line| {
+                let (name, value) = line.rsplit_once(' ').with_context(|| format!("no metric: {line}"))?;
+                Ok((name.to_owned(), value.parse()?))
+            })
+            .collect()
     }
 
     /// Asks the agent for a path: status and body.

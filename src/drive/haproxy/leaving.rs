@@ -30,6 +30,12 @@ impl Leaving {
         self.slots.insert(slot, Entry { step, tries, at });
     }
 
+    /// It is to be removed when requests that are on their way to it have come there.
+    pub fn later(&mut self, step: Step, now: Instant, limits: &Limits) {
+        let Some(slot) = step.slots.first().cloned() else { return };
+        self.slots.insert(slot, Entry { step, tries: 0, at: now + limits.linger });
+    }
+
     /// It is gone, or wanted again.
     pub fn remove(&mut self, slot: &Slot) {
         self.slots.remove(slot);

@@ -109,6 +109,9 @@ pub struct Limits {
     pub first_wait: Duration,
     /// Longest wait between connections: a process that is started again is back within milliseconds.
     pub longest_wait: Duration,
+    /// From the moment that no route leads to a backend any more to its removal: requests that chose it before are on their
+    /// way to it.
+    pub linger: Duration,
     /// Wait before something is removed again; doubles.
     pub leave_first: Duration,
     /// Longest wait between two tries to remove something.
@@ -131,6 +134,7 @@ impl Default for Limits {
             behind: 2000,
             first_wait: Duration::from_millis(5),
             longest_wait: Duration::from_millis(250),
+            linger: Duration::from_secs(1),
             leave_first: Duration::from_millis(50),
             leave_longest: Duration::from_secs(5),
         }

@@ -13,6 +13,7 @@ use super::link::{AskError, ProcessSession};
 use super::order::{Order, Report, State};
 use super::read::{self, ReadError};
 use crate::edge::input::Input;
+use crate::edge::order;
 use crate::edge::runtime::carry::{self, Step};
 use crate::edge::runtime::command::{Command, Kind};
 use crate::edge::runtime::compare::Difference;
@@ -251,6 +252,9 @@ impl<'a> Session<'a> {
                 return Ok(());
             }
             self.work.write_users(&changes).await?;
+            let abandoned = order::abandoned(&changes);
+            let (later, changes): (Vec<Change>, Vec<Change>) =
+                changes.into_iter().partition(|change| abandoned.contains(&change.slot));
             let ordered: BTreeSet<MapName> = changes
                 .iter()
                 .filter_map(|change| match &change.slot {
@@ -260,6 +264,7 @@ impl<'a> Session<'a> {
                 .collect();
             let wanted = self.work.ledger.wanted_maps(&ordered);
             let mut steps = carry::steps(&changes, &wanted, &self.work.layout);
+            let cut = steps.len() > self.work.limits.chunk;
             steps.truncate(self.work.limits.chunk);
             for change in &changes {
                 if change.after.is_some() {
@@ -278,6 +283,15 @@ impl<'a> Session<'a> {
             carried?;
             for map in tally.maps {
                 self.map_by_lines(map).await?;
+            }
+            if !cut && !tally.surprised {
+                // Nothing leads to them from now on.
+                let now = Instant::now();
+                for step in carry::steps(&later, &wanted, &self.work.layout) {
+                    step.slots.iter().for_each(|slot| self.work.ledger.acknowledged(slot));
+                    self.work.leaving.later(step, now, &self.work.limits);
+                }
+                self.work.writer.note(self.work.ledger.held());
             }
             if tally.surprised {
                 self.surprised = true;
