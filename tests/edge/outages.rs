@@ -146,25 +146,36 @@ async fn on_a_single_machine(world: &mut World) -> Result<()> {
 async fn what_haproxy_does_not_load(world: &mut World) -> Result<()> {
     let pid = world.edge.info().await?.pid;
     let tuned = |timeout: &str| format!("{}, tuning: {{timeoutClient: {timeout}}}", world.edge.listeners());
-    let (too_long, good, better) = (tuned("1000h"), tuned("77s"), tuned("78s"));
-    world.router_config("main", "waystation", &too_long, "192.0.2.10").await?;
+    let (good, better) = (tuned("77s"), tuned("78s"));
+    // Somebody else listens there.
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    let (stats, other) = (format!("stats: {}", world.edge.stats()), format!("stats: {}", taken.local_addr()?.port()));
+    let bad = world.edge.listeners().replace(&stats, &other);
+    world.router_config("main", "waystation", &bad, "192.0.2.10").await?;
     let condition = |what: &str| format!("jsonpath={{.status.conditions[?(@.type==\"Ready\")].{what}}}");
     let wait = async |reason: &str| {
         let reason = format!("--for={}={reason}", condition("reason"));
-        world.cluster.kubectl_text(&["wait", &reason, "--timeout=60s", "-n", "edge", "rcfg/main"]).await
+        let waited = world.cluster.kubectl_text(&["wait", &reason, "--timeout=60s", "-n", "edge", "rcfg/main"]).await;
+        match waited {
+            Ok(_) => anyhow::Ok(()),
+            Err(error) => {
+                let is = world.cluster.kubectl_text(&["get", "rcfg", "main", "-n", "edge", "-o", "yaml"]).await?;
+                Err(error.context(format!("{reason}, but\n{is}\n{}", world.edge.logs(30))))
+            }
+        }
     };
     wait("Outdated").await?;
     let status =
         async |path: &str| world.cluster.kubectl_text(&["get", "rcfg", "main", "-n", "edge", "-o", path]).await;
     let told = eventually(PATIENCE, "HAProxy's words are told", || async {
         let told = status(&condition("message")).await?;
-        ensure!(told.contains("edge.tuning.timeoutClient") && told.contains("timer overflow"), "{told}");
+        ensure!(told.contains("edge.listeners.stats failed") && told.contains("Address already in use"), "{told}");
         Ok(told)
     });
     told.await?;
     ensure!(status(&condition("status")).await? == "False");
     let edges = status("jsonpath={.status.edges[*]}").await?;
-    ensure!(edges.contains("timer overflow") && !edges.contains("Serving"), "{edges}");
+    ensure!(edges.contains("Address already in use") && !edges.contains("Serving"), "{edges}");
     ensure!(world.edge.metric("waystation_edge_in_force").await? == 0.0);
     ensure!(world.edge.get("/readyz").await?.0 == 200);
     // HAProxy goes on as it was, is followed in all else, and comes back from its files.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::link::ReloadError;
 use super::order::Limits;
 use crate::edge::input::RouterConfig;
-use crate::edge::render::{FixedPart, Layout, Mark};
+use crate::edge::render::{FixedPart, Layout, Mark, reloads};
 use crate::engine::jitter::{Jitter, doubling};
 
 /// What a reload was asked for by, where no field of the RouterConfig is known to have changed.
@@ -35,7 +35,9 @@ pub struct Fixed {
     taken: bool,
     /// What the process says that it runs on; none before one was asked.
     running: Option<Option<Mark>>,
-    /// Fields that differ from what the process runs on, as far as they are known.
+    /// What a process that said that was to run on.
+    base: Option<(Option<Mark>, Arc<RouterConfig>)>,
+    /// Fields that have changed since, where that is not known.
     fields: Vec<&'static str>,
     last: Option<Instant>,
     refused: Option<Refused>,
@@ -67,6 +69,7 @@ impl Fixed {
             files: there.map_or_else(|| Arc::clone(&wanted), Arc::new),
             wanted,
             running: None,
+            base: None,
             fields: Vec::new(),
             last: None,
             refused: None,
@@ -106,14 +109,24 @@ impl Fixed {
         if mark == self.wanted.mark() {
             (self.refused, self.taken) = (None, true);
             self.fields.clear();
+            self.base = Some((mark, Arc::clone(&self.config)));
             return self.turn_to_wanted();
         }
         if loaded {
             self.alias = Some((self.wanted.mark(), mark));
+            self.base = Some((mark, Arc::clone(&self.config)));
             self.fields.clear();
         }
         self.taken |= mark == self.files.mark();
         false
+    }
+
+    /// Fields that differ from what the process runs on, as far as they are known.
+    fn fields(&self) -> Vec<&'static str> {
+        match &self.base {
+            Some((mark, config)) if self.running == Some(*mark) => reloads(config, &self.config),
+            _ => self.fields.clone(),
+        }
     }
 
     fn turn_to_wanted(&mut self) -> bool {
@@ -142,10 +155,8 @@ impl Fixed {
         if !self.is_outdated() {
             return None;
         }
-        let fields = match self.fields.is_empty() {
-            true => String::new(),
-            false => format!(" for {}", self.fields.join(", ")),
-        };
+        let fields = self.fields();
+        let fields = if fields.is_empty() { String::new() } else { format!(" for {}", fields.join(", ")) };
         Some(match self.refusal() {
             Some(Refused { words, .. }) => format!("it goes on as it was: the reload{fields} failed: {words}").into(),
             None => format!("it is to be reloaded{fields}").into(),
@@ -171,10 +182,11 @@ impl Fixed {
     pub fn begin(&mut self) -> (Arc<FixedPart>, Vec<&'static str>) {
         self.last = Some(Instant::now());
         let before = Arc::clone(&self.files);
-        let reasons = match (self.is_outdated(), self.fields.is_empty()) {
+        let fields = self.fields();
+        let reasons = match (self.is_outdated(), fields.is_empty()) {
             (false, _) => vec![BEHIND],
             (true, true) => vec![OUTDATED],
-            (true, false) => self.fields.clone(),
+            (true, false) => fields,
         };
         // What was refused is tried when its time has come, and does not keep a process from what it lacks.
         if self.refusal().is_none_or(|refused| refused.again <= Instant::now()) {

@@ -92,6 +92,12 @@ async fn what_is_refused_is_taken_back_told_and_tried_again_after_waits_that_dou
     assert!(fixed.is_untried());
     fixed.want(&with(1), vec!["edge.tuning.threads"]);
     assert_eq!((fixed.lacks(), fixed.reload_at(&limits)), (None, None));
+    // What was undone is no reason for what comes then.
+    let mut other = (*with(1)).clone();
+    other.tuning.timeout_client_ms = 1;
+    fixed.want(&Arc::new(other), vec!["edge.tuning.timeoutClient"]);
+    fixed.want(&with(2), vec!["edge.tuning.threads", "edge.tuning.timeoutClient"]);
+    assert!(fixed.lacks().unwrap().contains("for edge.tuning.threads failed"), "refused before");
 }
 
 #[tokio::test(start_paused = true)]
