@@ -135,6 +135,10 @@ impl Edge {
     /// Starts the agent; `more` are more arguments.
     pub fn start_agent(&mut self, more: &[&str]) -> Result<()> {
         let arguments = [
+            // By this name the kit is told of its HAProxy, and an agent to start a supervisor of its own.
+            "-u".to_owned(),
+            "WAYSTATION_HAPROXY".to_owned(),
+            self.binary.display().to_string(),
             "edge".to_owned(),
             format!("--router-config={}", self.router_config),
             format!("--folder={}", self.folder.path().display()),
@@ -146,7 +150,7 @@ impl Edge {
         let environment: [(&str, &OsStr); 2] =
             [("KUBECONFIG", self.kubeconfig.as_os_str()), ("RUST_LOG", self.filter.as_ref())];
         let log = self.logs.join("edge.log");
-        self.agent = Some(Process::spawn("waystation edge", &self.binary, &arguments, &environment, &log)?);
+        self.agent = Some(Process::spawn("waystation edge", Path::new("env"), &arguments, &environment, &log)?);
         Ok(())
     }
 
