@@ -62,6 +62,7 @@ const ANYTHING: &[(&str, &str)] = &[
     ("session-cookie-name", "STORM"),
     ("hsts", "perhaps"),
     ("ssl-redirect", "force"),
+    ("ssl-passthrough", "true"),
 ];
 
 fn meta(name: &str) -> Meta {
