@@ -8,7 +8,7 @@ use waystation::edge::input::Input;
 use waystation::edge::wanted::{MapName, Slot};
 use waystation_kit::pki::Leaf;
 
-use crate::edge::{Edge, server_slot, soon};
+use crate::edge::{Edge, PATIENCE, server_slot, soon};
 use crate::traffic::{Load, Server, get, get_tls};
 
 fn der(leaf: &Leaf) -> Result<CertificateDer<'static>> {
@@ -173,4 +173,32 @@ async fn a_server_leaves_when_its_last_request_has_ended_and_may_come_back_befor
     ensure!(!edge.haproxy.ask("show servers state n:a:80").await?.contains(&format!("127.0.0.1_{} ", one.port)));
     ensure!(edge.wanted.get(&server_slot("n:a:80", one.port)).is_none());
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_route_leads_to_any_more_stays_for_requests_on_their_way_to_it() -> Result<()> {
+    let (one, two) = (Server::start("one").await?, Server::start("two").await?);
+    let mut edge = Edge::new()?;
+    // Longer than anything here takes.
+    edge.limits.linger = 2 * PATIENCE;
+    edge.backend("n:a:80").server("n:a:80", one.port, false).route("h.com", Some("n:a:80"));
+    edge.drive();
+    edge.begin().await?;
+    edge.backend("n:b:80").server("n:b:80", two.port, false).route("h.com", Some("n:b:80"));
+    edge.no_server("n:a:80", one.port).wanted.set(Slot::Backend("n:a:80".into()), None);
+    edge.settle().await?;
+    edge.until("both leave", |report| *report == Report::Leaving(2)).await?;
+    let state = edge.haproxy.ask("show servers state n:a:80").await?;
+    let server: Vec<&str> =
+        state.lines().find(|line| line.contains(" n:a:80 ")).unwrap_or_default().split(' ').collect();
+    ensure!(server.len() > 6 && server[5..7] == ["2", "0"], "it is up, and in no maintenance: {state}");
+    ensure!(edge.compare().await? == (0, 0));
+    // Wanted again, it is what it was.
+    edge.backend("n:a:80").server("n:a:80", one.port, false).route("h.com", Some("n:a:80"));
+    edge.settle().await?;
+    edge.until("nothing leaves", |report| *report == Report::Leaving(0)).await?;
+    ensure!(get(edge.haproxy.http(), "h.com", "/").await? == (200, "one".to_owned()));
+    ensure!(edge.compare().await? == (0, 0));
+    edge.finish().await?;
+    edge.files_are_the_process().await
 }
