@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::disk::{Disk, DiskError, Work};
 use crate::edge::model::DEFAULT_CERTIFICATE;
-use crate::edge::render::{self, File, FixedPart, Layout, file_of, shard_of};
+use crate::edge::render::{self, File, FixedPart, Layout, file_of, is_written, shard_of};
 use crate::edge::wanted::{Slot, Value, Wanted};
 use crate::maps::Fixed;
 
@@ -94,7 +94,16 @@ impl Files {
                     written.push((path.clone(), None));
                     continue;
                 }
-                (Slot::Backend(name) | Slot::Server(name, _), _) => self.shard(held, shard_of(name)),
+                (Slot::Backend(name) | Slot::Server(name, _), _) => {
+                    let number = shard_of(name);
+                    let contents = self.shard(held, number);
+                    if !is_written(number, &contents) {
+                        removed.push(path.clone());
+                        written.push((path.clone(), None));
+                        continue;
+                    }
+                    contents
+                }
                 (Slot::CrtList(_), _) => render::crt_list(held, &self.layout),
                 (Slot::Map(map, _), _) => render::map(held, *map),
                 (Slot::Front, front) => fixed.config(front.is_some()),
@@ -243,16 +252,13 @@ impl Files {
 
     /// One part, without a walk over all backends.
     fn shard(&self, held: &Wanted, number: u64) -> String {
-        let mut part = Wanted::default();
+        let mut out = String::new();
         for name in self.shards.get(&number).into_iter().flatten() {
-            let slot = Slot::Backend(Arc::clone(name));
-            part.set(slot.clone(), held.get(&slot).cloned());
-            for (server, value) in held.servers(name) {
-                let slot = Slot::Server(Arc::clone(name), Arc::clone(server));
-                part.set(slot, Some(Value::Server(Arc::clone(value))));
+            if let Some(Value::Backend(class)) = held.get(&Slot::Backend(Arc::clone(name))) {
+                render::section(held, name, *class, &self.layout, &mut out);
             }
         }
-        render::shard(&part, number, &self.layout)
+        out
     }
 
     fn certificate(&self, path: &str) -> Option<Arc<str>> {

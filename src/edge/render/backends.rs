@@ -75,8 +75,8 @@ pub fn shard(wanted: &Wanted, shard: u64, layout: &Layout) -> String {
     out
 }
 
-/// A backend with its servers.
-pub(super) fn section(wanted: &Wanted, name: &str, class: Class, layout: &Layout, out: &mut String) {
+/// Appends a backend with its servers.
+pub fn section(wanted: &Wanted, name: &str, class: Class, layout: &Layout, out: &mut String) {
     let _ = writeln!(out, "backend {name} from {class}");
     for (server_name, value) in wanted.servers(name) {
         let _ = writeln!(out, "  server {server_name} {}", server(server_name, value, layout));

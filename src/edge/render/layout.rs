@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::edge::names;
 use crate::edge::wanted::MapName;
 
-/// Parts into which backends are written: a change of one rewrites only its part.
-pub const SHARDS: u64 = 64;
+/// Parts into which backends are written, at most: a change of one rewrites only its part. So many that a part is small
+/// among tens of thousands; those in which nothing is are not written, but for the first, which keeps their folder.
+pub const SHARDS: u64 = 1_024;
 
 /// A folder with all files of one HAProxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Layout {
 
     /// A part of the backends.
     pub fn shard(&self, shard: u64) -> String {
-        format!("{}/backends/{shard:02}.cfg", self.dir)
+        format!("{}/backends/{shard:04}.cfg", self.dir)
     }
 
     /// A map: its file, and its name in commands.
@@ -91,6 +92,11 @@ impl Layout {
     pub fn tls_socket(&self) -> String {
         format!("{}/tls.sock", self.dir)
     }
+}
+
+/// Whether there is a file of a part with these contents.
+pub fn is_written(shard: u64, contents: &str) -> bool {
+    shard == 0 || !contents.is_empty()
 }
 
 /// The part that a backend is in.

@@ -11,10 +11,10 @@ mod lists;
 mod reload;
 
 use super::wanted::{MapName, Slot, Value, Wanted};
-pub use backends::{server, shard};
+pub use backends::{section, server, shard};
 pub use config::{DIRECT, SNI};
 pub use fixed::{FixedPart, Mark, mark_in};
-pub use layout::{Layout, SHARDS, shard_of};
+pub use layout::{Layout, SHARDS, is_written, shard_of};
 pub use lists::{crt_line, crt_list, entries, map};
 pub use reload::reloads;
 
@@ -54,7 +54,10 @@ pub fn contents(slot: &Slot, fixed: &FixedPart, held: &Wanted, layout: &Layout) 
             Value::Sealed(text) => Some(text.to_string()),
             _ => None,
         },
-        Slot::Backend(name) | Slot::Server(name, _) => Some(shard(held, shard_of(name), layout)),
+        Slot::Backend(name) | Slot::Server(name, _) => {
+            let number = shard_of(name);
+            Some(shard(held, number, layout)).filter(|contents| is_written(number, contents))
+        }
         Slot::CrtList(_) => Some(crt_list(held, layout)),
         Slot::Front => Some(fixed.config(held.get(slot).is_some())),
         Slot::Map(name, _) => Some(map(held, *name)),
@@ -83,9 +86,8 @@ pub fn files(fixed: &FixedPart, wanted: &Wanted, layout: &Layout) -> Vec<File> {
             _ => {}
         }
     }
-    for (number, contents) in (0..).zip(shards) {
-        out.push(File { path: layout.shard(number), contents });
-    }
+    let parts = (0..).zip(shards).filter(|(number, contents)| is_written(*number, contents));
+    out.extend(parts.map(|(number, contents)| File { path: layout.shard(number), contents }));
     out
 }
 
