@@ -14,7 +14,7 @@ use waystation_kit::process::eventually;
 use waystation_kit::router::management::Management;
 
 use crate::observer::Observer;
-use crate::plane::{Routed, routed_plane};
+use crate::plane::{Routed, routed_plane, texts};
 use crate::support::{CONFIG, Kind, SOON, SPACE, Tenant, World, is_ready};
 
 const NAME: &str = "kills";
@@ -142,18 +142,4 @@ async fn an_operator_killed_among_two_thousand_changes_leaves_exactly_what_was_a
         ensure!(links == both, "{} links, {} queues", links.values().sum::<usize>(), both.len());
     }
     Ok(())
-}
-
-/// How often each value of an attribute is on a router.
-async fn texts(manager: &mut Management, of: &str, attribute: &str) -> Result<BTreeMap<String, usize>> {
-    let mut all = BTreeMap::new();
-    let of = format!("org.apache.qpid.dispatch.router.config.{of}");
-    for row in manager.all_rows(&of, &[attribute], 500, 10).await? {
-        let text = match row.into_iter().next() {
-            Some(fe2o3_amqp::types::primitives::Value::String(text)) => text,
-            other => format!("{other:?}"),
-        };
-        *all.entry(text).or_default() += 1;
-    }
-    Ok(all)
 }

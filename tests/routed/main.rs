@@ -19,4 +19,5 @@ mod remotes;
 mod restarts;
 mod returns;
 mod services;
+mod tenants;
 mod types;

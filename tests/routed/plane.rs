@@ -1,5 +1,6 @@
 //! A tenant whose data plane has routers.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use waystation_kit::artemis::{Artemis, Login};
 use waystation_kit::process::eventually;
+use waystation_kit::router::management::Management;
 use waystation_kit::router::{Router, RouterOptions};
 
 use crate::support::{CONFIG, Kind, LOGIN, SOON, SPACE, Tenant};
@@ -94,4 +96,18 @@ pub async fn router_state(tenant: &Tenant<'_>, router: &str, state: &str) -> Res
             Ok(row["message"].as_str().unwrap_or_default().to_owned())
         })
         .await
+}
+
+/// How often each value of an attribute is on a router.
+pub async fn texts(manager: &mut Management, of: &str, attribute: &str) -> Result<BTreeMap<String, usize>> {
+    let mut all = BTreeMap::new();
+    let of = format!("org.apache.qpid.dispatch.router.config.{of}");
+    for row in manager.all_rows(&of, &[attribute], 500, 10).await? {
+        let text = match row.into_iter().next() {
+            Some(fe2o3_amqp::types::primitives::Value::String(text)) => text,
+            other => format!("{other:?}"),
+        };
+        *all.entry(text).or_default() += 1;
+    }
+    Ok(all)
 }

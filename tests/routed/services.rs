@@ -1,8 +1,10 @@
 //! Routers that are the endpoints of a Service, as they come and go.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -14,7 +16,7 @@ use waystation_kit::process::{eventually, inside_own_network};
 use waystation_kit::router::{Router, RouterOptions, real_binary};
 use waystation_kit::router_core::Counters;
 
-use crate::support::{CONFIG, Kind, LOGIN, SOON, SPACE, Tenant, World, arrived};
+use crate::support::{CONFIG, Kind, LOGIN, MOMENT, SOON, SPACE, Tenant, World, arrived};
 
 /// Port for clients and management, where the routers are stand-ins.
 const PORT: u16 = 5672;
@@ -143,11 +145,7 @@ async fn routers_are_followed_from_one_to_five_to_two_with_traffic() -> Result<(
         }
         // Each leads to what the others lead to.
         tenant.ready_address("late", json!({"type": "queue"})).await?;
-        for (number, router) in routers[..5].iter().enumerate() {
-            let (text, next) = (format!("by {number}"), &routers[(number + 1) % 5]);
-            router.client().await?.send_text(&tenant.name("late"), &text).await?;
-            arrived(&next.client().await?.receive(&tenant.name("late"), 1, SOON).await?, &[&text])?;
-        }
+        each_leads_to(&tenant.name("late"), &routers[..5]).await?;
         follow(&tenant, "routers", &rows(&[0, 3]), true).await?;
         serve(&tenant, &[0, 3]).await?;
         stop.store(true, Ordering::Relaxed);
@@ -170,6 +168,30 @@ async fn routers_are_followed_from_one_to_five_to_two_with_traffic() -> Result<(
     let mut client = routers[3].client().await?;
     client.send_text(&orders, "still here").await?;
     arrived(&routers[0].client().await?.receive(&orders, 1, SOON).await?, &["still here"])
+}
+
+/// Sends a message by each router, with a consumer at each that stays: the broker gives a message to any of the routers
+/// that have asked for some, and a router keeps what it was given for its own consumers, also for those to come.
+async fn each_leads_to(address: &str, routers: &[Router]) -> Result<()> {
+    let (mut clients, mut consumers) = (Vec::new(), Vec::new());
+    for router in routers {
+        let mut client = router.client().await?;
+        consumers.push(client.consumer(address, Node::Queue).await?);
+        clients.push(client);
+    }
+    let sent: BTreeSet<String> = (0..routers.len()).map(|number| format!("by {number}")).collect();
+    for (text, client) in sent.iter().zip(&mut clients) {
+        client.send_text(address, text).await?;
+    }
+    let mut received = BTreeSet::new();
+    let deadline = Instant::now() + SOON;
+    while received != sent {
+        ensure!(Instant::now() < deadline, "of {sent:?} only {received:?} came");
+        for consumer in &mut consumers {
+            received.extend(consumer.receive(sent.len(), MOMENT).await?.into_iter().map(|message| message.body));
+        }
+    }
+    Ok(())
 }
 
 /// Waits until a probe would find it filled. Real ones share a loopback here, so that only one of them can tell.

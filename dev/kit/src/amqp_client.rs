@@ -177,7 +177,16 @@ impl Client {
         let mut sender = patiently(&what, attach).await?;
         for message in messages {
             let sendable = Sendable::from(message.message()?);
-            let outcome = patiently(&what, async { hand_over(&mut sender, &sendable).await?.await }).await?;
+            let sent = patiently(&what, async {
+                match hand_over(&mut sender, &sendable).await?.await {
+                    // As routers do when the link behind them goes away under a message.
+                    Err(SendError::IllegalDeliveryState) => Ok(None),
+                    outcome => outcome.map(Some),
+                }
+            });
+            let Some(outcome) = sent.await? else {
+                bail!("{what}: settled without an outcome: it may have arrived or not");
+            };
             match outcome {
                 Outcome::Accepted(_) => {}
                 Outcome::Rejected(rejected) => match rejected.error {

@@ -209,6 +209,7 @@ impl Model {
         self.hold_route(route, claim);
         if let Some(address) = self.addresses.get_mut(key) {
             (address.route, address.unrouted) = (Some(route.clone()), false);
+            self.stands(key);
         }
     }
 
@@ -266,6 +267,7 @@ impl Model {
         }
         if let Some(address) = self.addresses.get_mut(key) {
             (address.in_force, address.effective, address.accepted) = (Some(generation), effective, true);
+            self.stands(key);
         }
     }
 
@@ -287,21 +289,6 @@ impl Model {
             generation,
             in_force: address.in_force == Some(generation),
         }
-    }
-
-    /// The Address that has an address: the one that holds it or was accepted, then the older, then the lower name.
-    /// One that is being deleted and never had it comes last.
-    pub(super) fn winner(&self, space: &Key, canonical: &str) -> Option<&AddressState> {
-        let claimants = self.members.get(space)?.claims.get(canonical)?;
-        let rank = |a: &&AddressState| {
-            let rank = match (a.held() || a.accepted, a.obj.meta.deleting) {
-                (true, _) => 0,
-                (false, false) => 1,
-                (false, true) => 2,
-            };
-            (!a.held(), rank, a.obj.meta.created_s, a.obj.meta.key.clone())
-        };
-        claimants.iter().filter_map(|key| self.addresses.get(key)).min_by_key(rank)
     }
 
     pub(super) fn decide(&self, address: &AddressState) -> Decision {

@@ -119,6 +119,9 @@ impl Model {
         }
         for members in self.members.values_mut() {
             members.quota = Quota::default();
+            for claimants in members.claims.values_mut() {
+                claimants.stand_anew(&self.addresses);
+            }
         }
         self.dirty_configs.extend(self.configs.keys().cloned());
         self.stale_configs.extend(self.configs.keys().cloned());
@@ -356,7 +359,6 @@ impl Model {
             let canonical = names::canonical(&object.address);
             let members = self.members.entry(space.clone()).or_default();
             members.all.insert(key.clone());
-            members.claims.entry(canonical.clone()).or_default().push(key.clone());
             if let Some(topic) = &object.topic {
                 members.subscriptions.entry(names::canonical(topic)).or_default().insert(key.clone());
             }
@@ -392,6 +394,7 @@ impl Model {
                 obj: object,
             };
             self.addresses.insert(key.clone(), state);
+            self.enter_claim(&space, &key);
             self.dirty_addresses.insert(key.clone());
             self.stale_spaces.insert(space);
             self.mark_referrers(&key);
@@ -432,6 +435,7 @@ impl Model {
             }
         }
         if deleting {
+            self.step_back(&space, (old.meta.deleting, old.meta.created_s), &key);
             self.mark_referrers(&key);
         }
     }
@@ -442,6 +446,7 @@ impl Model {
         self.mark_referrers(key);
         self.release_vanished(key);
         self.give_back(key);
+        self.leave_claim(&space, key);
         let Some(state) = self.addresses.remove(key) else { return };
         if let Some(at) = state.timer_ms {
             self.timers.remove(&(at, Timer::Address(key.clone())));
@@ -451,12 +456,6 @@ impl Model {
         if let Some(members) = self.members.get_mut(&space) {
             members.all.remove(key);
             members.ready -= i64::from(state.ready);
-            if let Some(claimants) = members.claims.get_mut(&state.canonical) {
-                claimants.retain(|k| k != key);
-                if claimants.is_empty() {
-                    members.claims.remove(&state.canonical);
-                }
-            }
             if let Some(topic) = &state.obj.topic {
                 remove_from(&mut members.subscriptions, &names::canonical(topic), key);
             }

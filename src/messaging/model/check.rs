@@ -31,7 +31,7 @@ impl Model {
         for (key, address) in &self.addresses {
             let space = Self::space_key(address);
             let members = self.members.get(&space).ok_or(format!("{key}: space {space} has no members"))?;
-            let claimed = members.claims.get(&address.canonical).is_some_and(|c| c.contains(key));
+            let claimed = members.claims.get(&address.canonical).is_some_and(|c| c.all().any(|other| other == key));
             if !members.all.contains(key) || !claimed {
                 return Err(format!("{key}: not indexed in {space}"));
             }
@@ -48,7 +48,10 @@ impl Model {
                 return Err(format!("{key}: not indexed as a subscription of {topic}"));
             }
         }
-        let indexed: usize = self.members.values().map(|m| m.claims.values().map(Vec::len).sum::<usize>()).sum();
+        let indexed: usize = self.members.values().flat_map(|m| m.claims.values()).map(|c| c.all().count()).sum();
+        for claimants in self.members.values().flat_map(|members| members.claims.values()) {
+            claimants.check(&self.addresses)?;
+        }
         let all: usize = self.members.values().map(|m| m.all.len()).sum();
         if indexed != claims || all != claims {
             return Err(format!("{indexed} claims and {all} members for {claims} addresses"));

@@ -272,12 +272,7 @@ impl Model {
 
     /// Whom a deleted Address hands its queue to: the next claimant, if it is of the same type.
     fn heir(&self, address: &AddressState, space: &Key) -> Option<Key> {
-        let claimants = self.members.get(space)?.claims.get(&address.canonical)?;
-        let next = claimants
-            .iter()
-            .filter_map(|key| self.addresses.get(key))
-            .filter(|a| !a.obj.meta.deleting && a.obj.meta.key != address.obj.meta.key)
-            .min_by_key(|a| (a.obj.meta.created_s, a.obj.meta.key.clone()))?;
+        let next = self.next_in_line(space, &address.canonical, &address.obj.meta.key)?;
         let same = next.obj.kind == address.obj.kind
             && next.obj.topic == address.obj.topic
             && next.obj.address == address.obj.address;

@@ -9,29 +9,27 @@ impl Model {
     /// Marks who claims the address of `key`, and who refers to it.
     pub(super) fn mark_referrers(&mut self, key: &Key) {
         let Some(state) = self.addresses.get(key) else { return };
-        let space = Self::space_key(state);
-        let canonical = state.canonical.clone();
-        let kind = state.obj.kind;
+        let (space, canonical) = (Self::space_key(state), state.canonical.clone());
         self.mark_claimants(&space, &canonical);
-        self.mark_connector_of(&space, &canonical);
-        let Some(members) = self.members.get(&space) else { return };
+        if self.counts(&space, &canonical, key) {
+            self.mark_referrers_of(&space, &canonical);
+        }
+    }
+
+    /// Marks who refers to an address.
+    pub(super) fn mark_referrers_of(&mut self, space: &Key, canonical: &str) {
+        self.mark_connector_of(space, canonical);
+        let Some(members) = self.members.get(space) else { return };
         for refs in [&members.subscriptions, &members.dead_letter_users] {
-            if let Some(keys) = refs.get(&canonical) {
+            if let Some(keys) = refs.get(canonical) {
                 self.dirty_addresses.extend(keys.iter().cloned());
             }
         }
         // The RouterConfig's default dead letter applies where the space has it: then it is everybody's.
-        if kind == AddressType::DeadLetter
-            && let Some(config) = self.spaces.get(&space).and_then(|s| self.configs.get(&s.obj.config))
+        if let Some(config) = self.spaces.get(space).and_then(|s| self.configs.get(&s.obj.config))
             && config.obj.defaults.dead_letter_address.as_deref().is_some_and(|d| *names::canonical(d) == *canonical)
         {
-            self.mark_addresses_of(&space);
-        }
-    }
-
-    pub(super) fn mark_claimants(&mut self, space: &Key, canonical: &str) {
-        if let Some(keys) = self.members.get(space).and_then(|m| m.claims.get(canonical)) {
-            self.dirty_addresses.extend(keys.iter().cloned());
+            self.mark_addresses_of(space);
         }
     }
 

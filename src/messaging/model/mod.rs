@@ -6,6 +6,7 @@
 mod address;
 mod apply;
 pub mod check;
+mod claims;
 mod compare;
 mod config;
 mod deletion;
@@ -148,6 +149,8 @@ pub struct Model {
     dirty_configs: BTreeSet<Key>,
     dirty_spaces: BTreeSet<Key>,
     dirty_addresses: BTreeSet<Key>,
+    /// Addresses, by space, that several claim and another may have now.
+    dirty_claims: BTreeSet<(Key, Arc<str>)>,
     /// Spaces and RouterConfigs whose status may have changed.
     stale_spaces: BTreeSet<Key>,
     stale_configs: BTreeSet<Key>,
@@ -193,6 +196,7 @@ impl Model {
             dirty_configs: BTreeSet::new(),
             dirty_spaces: BTreeSet::new(),
             dirty_addresses: BTreeSet::new(),
+            dirty_claims: BTreeSet::new(),
             stale_spaces: BTreeSet::new(),
             stale_configs: BTreeSet::new(),
             to_compare: BTreeSet::new(),
@@ -239,6 +243,8 @@ impl Model {
                 self.evaluate_space(&key);
             } else if let Some(key) = self.dirty_addresses.pop_first() {
                 self.evaluate_address(&key);
+            } else if let Some((space, canonical)) = self.dirty_claims.pop_first() {
+                self.settle_claim(&space, &canonical);
             } else if let Some((config, created, key)) = self.to_place.pop_first() {
                 self.place_address(&config, created, key);
             } else if let Some(target) = self.to_compare.pop_first() {

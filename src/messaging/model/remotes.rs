@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::apply::remove_from;
+use super::claims::Claimants;
 use super::routes::{RouteClaim, RouteSay};
 use super::state::{ConfigState, Refusal, Route, SpaceState};
 use super::{Known, Model, Timer};
@@ -302,8 +303,9 @@ impl Model {
             let from: Arc<str> = first.as_str().into();
             move |claims| claims.range(from.clone()..)
         });
-        let longer = longer.take_while(move |(canonical, _)| canonical.starts_with(&first)).map(|(_, keys)| keys);
-        exact.chain(longer).flatten()
+        let longer =
+            longer.take_while(move |(canonical, _)| canonical.starts_with(&first)).map(|(_, claimants)| claimants);
+        exact.chain(longer).flat_map(Claimants::all)
     }
 
     /// Why an Address that never was accepted cannot have its address: a connector has it.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::claims::Claimants;
 use super::draining::Draining;
 use super::expose::Reports;
 use super::line::Line;
@@ -109,7 +110,7 @@ impl AddressState {
 pub(super) struct Members {
     pub all: BTreeSet<Key>,
     /// Claimants of each address, by its canonical form.
-    pub claims: BTreeMap<Arc<str>, Vec<Key>>,
+    pub claims: BTreeMap<Arc<str>, Claimants>,
     /// Subscriptions by the topic that they name.
     pub subscriptions: Map<Arc<str>, BTreeSet<Key>>,
     /// Queues and topics by the dead letters and expiry addresses that they name.

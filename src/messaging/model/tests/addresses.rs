@@ -284,3 +284,35 @@ fn a_default_that_changed_while_nobody_looked_is_told_by_the_next_process() {
     assert_eq!(w.addresses[&key("q")].status.ttl.maximum_ms, Some(5_000));
     assert_eq!(w.writes("q"), 2);
 }
+
+#[test]
+fn who_has_no_chance_costs_the_others_nothing() {
+    const TWINS: usize = 300;
+    let mut w = World::new();
+    for number in 0..TWINS {
+        w.address_with(&format!("t{number:03}"), Queue, |a| a.address = "same".into());
+    }
+    w.address_with("sub", Subscription, |a| a.topic = Some("same".into()));
+    w.run();
+    assert_eq!(w.ready("t000"), Some((true, reason::CONFIGURED)));
+    assert_eq!(w.ready("t299"), Some((false, reason::DUPLICATE_ADDRESS)));
+
+    // One more, one fewer: it, who has the address and who is next.
+    w.address_with("t999", Queue, |a| a.address = "same".into());
+    assert!(w.model.dirty_addresses.len() <= 4, "{:?}", w.model.dirty_addresses);
+    w.run();
+    w.delete("t150");
+    assert!(w.model.dirty_addresses.len() <= 4, "{:?}", w.model.dirty_addresses);
+    w.run();
+    let writes: usize = (1..TWINS).map(|number| w.writes(&format!("t{number:03}"))).sum();
+    assert!(writes <= TWINS, "{writes} writes");
+
+    // Only another that has the address is told to all.
+    w.delete("t000");
+    w.run();
+    assert_eq!(w.ready("t001"), Some((true, reason::CONFIGURED)));
+    for name in ["t002", "t299", "t999"] {
+        let told = w.message(name);
+        assert!(told.starts_with("Address t001 (queue) has same"), "{told}");
+    }
+}
