@@ -205,6 +205,7 @@ fn at_least(text: &str, least: Duration) -> Result<Duration, String> {
 
 fn lease(text: &str) -> Result<Duration, String> {
     at_least(text, Duration::from_secs(3))
+        .map_err(|error| format!("{error}: a shorter one leaves no time for an answer between two renewals"))
 }
 
 fn resync(text: &str) -> Result<Duration, String> {

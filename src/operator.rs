@@ -34,7 +34,7 @@ pub use crate::engine::loops::LoopError as OperatorError;
 use crate::engine::loops::{Ended, Loop, Loops, endless, pass_on};
 use crate::engine::mailbox::Mailbox;
 use crate::engine::owner;
-use crate::engine::permit::{Granter, Permit};
+use crate::engine::permit::{self, Granter, Permit};
 use crate::engine::pulse::Pulses;
 use crate::engine::stop::Stop;
 use crate::messaging::input::Input;
@@ -150,10 +150,10 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
     let outbox = Mailbox::default();
     let (stop_writer, release, released) = (Stop::default(), Stop::default(), Stop::default());
     // The permit must outlast what is sent, and be renewed in time all the same.
-    let longest = options.lease_duration / 3;
+    let within = |usual| permit::deadline(usual, options.lease_duration);
     let mut limits = (options.writer.clone(), options.drive.clone());
-    limits.0.deadline = limits.0.deadline.min(longest);
-    limits.1.command = limits.1.command.min(longest);
+    limits.0.deadline = within(limits.0.deadline);
+    limits.1.command = within(limits.1.command);
 
     let deadline_of_writes = limits.0.deadline;
 
@@ -264,7 +264,10 @@ pub async fn run(parts: Parts) -> Result<(), OperatorError> {
         if children_stop.is_requested() { Ended::Expected } else { Ended::Unexpected("Services") }
     }));
     let identity: Arc<str> = options.identity.as_str().into();
-    loops.spawn(endless("events", event_writer.run(write_client, permit, Arc::clone(&clock), identity)));
+    loops.spawn(endless(
+        "events",
+        event_writer.run(write_client, (permit, deadline_of_writes), Arc::clone(&clock), identity),
+    ));
     let sources = Watching {
         client: read_client,
         options,

@@ -11,9 +11,23 @@ use waystation::api;
 
 /// The words that stand as code, each at least once in `…`.
 fn is_told(text: &str, word: &str) -> bool {
+    let inner = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
     text.split('`').skip(1).step_by(2).any(|code| {
-        code.split(|c: char| !(c.is_alphanumeric() || c == '-')).any(|part| part == word) || code.contains(word)
+        // What parts the word's own parts, such as a slash, is a part of it.
+        code.match_indices(word).any(|(at, _)| {
+            let (before, after) = (&code[..at], &code[at + word.len()..]);
+            !before.ends_with(inner) && !after.starts_with(inner)
+        })
     })
+}
+
+#[test]
+fn a_part_of_a_word_tells_nothing_of_it() {
+    let text = "see `maxConsumers`, `a-name` and `waystation.dev/address-space`";
+    assert!(is_told(text, "maxConsumers") && is_told(text, "waystation.dev/address-space"));
+    for word in ["max", "Consumers", "name", "see", "waystation.dev/address"] {
+        assert!(!is_told(text, word), "{word}");
+    }
 }
 
 /// Names of fields and enum values of a schema that is ours.
@@ -50,6 +64,7 @@ fn api_md_names_everything() {
     wanted.extend(api::EdgeReason::ALL.iter().map(ToString::to_string));
     wanted.extend(api::ConnectorReason::ALL.iter().map(ToString::to_string));
     wanted.extend(api::ForwarderReason::ALL.iter().map(ToString::to_string));
+    wanted.extend(waystation::messaging::reason::event::ALL.iter().map(ToString::to_string));
     for name in [
         api::ADDRESS_FINALIZER,
         api::ADDRESS_SPACE_FINALIZER,
@@ -63,6 +78,15 @@ fn api_md_names_everything() {
     assert!(wanted.len() > 100, "{wanted:?}");
     let missing: Vec<&String> = wanted.iter().filter(|word| !is_told(&text, word)).collect();
     assert!(missing.is_empty(), "docs/api.md does not tell of {missing:?}");
+}
+
+#[test]
+fn api_md_tells_of_the_events_that_there_are_and_of_no_others() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md")).unwrap();
+    let table = text.split("## Events of messaging").nth(1).unwrap().split("\n## ").next().unwrap();
+    let firsts = table.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    let told: BTreeSet<&str> = firsts.flat_map(|cell| cell.split("`, `").map(|name| name.trim_matches('`'))).collect();
+    assert_eq!(told, waystation::messaging::reason::event::ALL.iter().copied().collect());
 }
 
 #[test]
@@ -128,8 +152,11 @@ fn the_example_of_an_edge_is_served_by_it() {
 fn metrics_of_the_edge_are_told() {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/edge.md")).unwrap();
     let metrics = waystation::metrics::edge::EdgeMetrics::new().text();
-    let names = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE waystation_edge_")?.split(' ').next());
-    let missing: Vec<&str> = names.filter(|name| !is_told(&text, name)).collect();
+    let names = metrics.lines().filter_map(|line| {
+        let (name, kind) = line.strip_prefix("# TYPE waystation_edge_")?.split_once(' ')?;
+        Some(if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
+    });
+    let missing: Vec<String> = names.filter(|name| !is_told(&text, name)).collect();
     assert!(missing.is_empty(), "docs/edge.md does not tell of {missing:?}");
 }
 

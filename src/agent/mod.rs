@@ -40,7 +40,7 @@ use crate::engine::clock::{Clock, Stopwatch};
 use crate::engine::jitter::Jitter;
 use crate::engine::loops::{Ended, Loop, LoopError, Loops, endless, pass_on};
 use crate::engine::owner;
-use crate::engine::permit::{Granter, Permit};
+use crate::engine::permit::{self, Granter, Permit};
 use crate::engine::pulse::Pulses;
 use crate::engine::stop::Stop;
 use crate::metrics::KindResult;
@@ -55,6 +55,8 @@ use reports::Reports;
 const INPUTS: usize = 1024;
 /// How long what is in flight may take to end.
 const PARTING: Duration = Duration::from_secs(10);
+/// For a write, where the Lease leaves time for it.
+const WRITE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What can differ between agents.
 #[derive(Clone, Debug)]
@@ -153,6 +155,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
         shutdown,
     } = parts;
     let jitter = Jitter::seeded(options.seed);
+    let deadline = permit::deadline(WRITE_DEADLINE, options.lease_duration);
     let meters = Arc::new(Meters(Arc::clone(&health.metrics)));
     let (inputs, inbox) = mpsc::channel(INPUTS);
     let (orders, ordered) = mpsc::unbounded_channel();
@@ -250,6 +253,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
         observed,
         configs: configs_in,
         permit: permit.clone(),
+        deadline,
         jitter: jitter.fork(),
         events: event_queue.clone(),
         count: count(&health.metrics, "Ingress"),
@@ -261,6 +265,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
         configs,
         rows,
         permit: permit.clone(),
+        deadline,
         clock: Arc::clone(&clock),
         jitter: jitter.fork(),
         count: count(&health.metrics, "RouterConfig"),
@@ -275,6 +280,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
         own,
         rows: rows_in,
         permit: permit.clone(),
+        deadline,
         clock: Arc::clone(&clock),
         options: options.watch.clone(),
         jitter: jitter.fork(),
@@ -283,7 +289,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
     };
     loops.spawn(presence.run().map(expected(&stop, &presence_ended, "presence")));
     let identity: Arc<str> = options.identity.as_str().into();
-    loops.spawn(endless("events", event_writer.run(write_client, permit, Arc::clone(&clock), identity)));
+    loops.spawn(endless("events", event_writer.run(write_client, (permit, deadline), Arc::clone(&clock), identity)));
     let sources = Sources {
         client: read_client,
         config: options.config.clone(),

@@ -122,7 +122,7 @@ pub struct AddressSpec {
     #[schemars(length(min = 1, max = 255))]
     #[x_kube(
         validation = (
-            r"!self.matches('[\\s\\p{Z}\\p{Cc}\\p{Cf}\\x{FFFE}\\x{FFFF}]')",
+            r"!self.matches('[\\s\\p{Z}\\p{Cc}\\p{Cf}\\x{34F}\\x{115F}\\x{1160}\\x{17B4}\\x{17B5}\\x{180B}-\\x{180F}\\x{2065}\\x{3164}\\x{FE00}-\\x{FE0F}\\x{FFA0}\\x{FFF0}-\\x{FFF8}\\x{FFFE}\\x{FFFF}\\x{E0000}-\\x{E0FFF}]')",
             "an address has no whitespace, no control characters and none that cannot be seen: remove them"
         ),
         validation = (

@@ -65,6 +65,8 @@ reasons! {
         SpaceNotFound,
         /// Not accepted: the AddressSpace is not accepted itself.
         SpaceNotAccepted,
+        /// Not ready: the RouterConfig of its space is not there: nobody looks after what it has on brokers and routers.
+        RouterConfigNotFound,
         /// Not accepted: no topic of that address in the space.
         TopicNotFound,
         /// Not accepted: no address of that name in the space to take dead letters or expired messages.

@@ -70,9 +70,18 @@ pub fn meta(meta: &ObjectMeta, finalizer: &str, listed: bool) -> Meta {
         created_s: meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
         deleting: meta.deletion_timestamp.is_some(),
         finalizer: meta.finalizers.iter().flatten().any(|held| held == finalizer),
+        others: meta.deletion_timestamp.as_ref().and_then(|_| others(meta, finalizer)),
         force_delete: annotation(api::FORCE_DELETE_ANNOTATION).is_some_and(|value| value == "true"),
         listed,
     }
+}
+
+/// Finalizers that are not ours, by name.
+fn others(meta: &ObjectMeta, finalizer: &str) -> Option<Arc<str>> {
+    let mut others: Vec<&str> =
+        meta.finalizers.iter().flatten().map(String::as_str).filter(|held| *held != finalizer).collect();
+    others.sort_unstable();
+    (!others.is_empty()).then(|| others.join(", ").into())
 }
 
 /// A `resourceVersion` as the number that it is on every API server today.

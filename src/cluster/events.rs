@@ -26,7 +26,6 @@ use crate::engine::permit::Permit;
 use crate::messaging::output::Event;
 
 const ROOM: usize = 512;
-const DEADLINE: Duration = Duration::from_secs(5);
 /// What the API takes as a note.
 const LONGEST_NOTE: usize = 1024;
 
@@ -137,20 +136,27 @@ impl Held {
 }
 
 impl EventWriter {
-    /// Writes events while the permit lasts, one at a time, until every queue is gone. `instance` names this process.
-    pub async fn run(mut self, client: Client, permit: Permit, clock: Arc<dyn Clock>, instance: Arc<str>) {
+    /// Writes events while the permit lasts, one at a time, until every queue is gone. `deadline`: for a write; none is
+    /// sent while the permit lasts less. `instance` names this process.
+    pub async fn run(
+        mut self,
+        client: Client,
+        (permit, deadline): (Permit, Duration),
+        clock: Arc<dyn Clock>,
+        instance: Arc<str>,
+    ) {
         let mut number: u64 = 0;
         let mut held = Held::default();
         loop {
             let event = tokio::select! {
                 biased;
-                () = permit.granted(DEADLINE), if !held.events.is_empty() => {
+                () = permit.granted(deadline), if !held.events.is_empty() => {
                     held.forget(&permit);
                     held.oldest()
                 }
                 event = self.queue.recv() => {
                     let Some(event) = event else { return };
-                    if permit.allows(DEADLINE) {
+                    if permit.allows(deadline) {
                         Some(event)
                     } else {
                         held.forget(&permit);
@@ -163,14 +169,15 @@ impl EventWriter {
             };
             let Some(event) = event else { continue };
             number += 1;
-            self.write(&client, build(event, clock.unix_micros(), number, self.controller, &instance)).await;
+            let event = build(event, clock.unix_micros(), number, self.controller, &instance);
+            self.write(&client, event, deadline).await;
         }
     }
 
-    async fn write(&self, client: &Client, event: ApiEvent) {
+    async fn write(&self, client: &Client, event: ApiEvent, deadline: Duration) {
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let events: Api<ApiEvent> = Api::namespaced(client.clone(), &namespace);
-        let result = match timeout(DEADLINE, events.create(&PostParams::default(), &event)).await {
+        let result = match timeout(deadline, events.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => "written",
             // A namespace that is going away takes no events, and nobody would read them.
             Ok(Err(Error::Api(status))) if status.code == 403 || status.code == 404 => "failed",
@@ -189,8 +196,10 @@ const CLUSTER_EVENTS: &str = "default";
 
 fn build(event: Told, unix_micros: i64, number: u64, controller: &str, instance: &str) -> ApiEvent {
     let namespace = Some(event.key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
-    // Names of events carry the object's and something unique; together they fit into 253 characters.
+    // Names of events carry the object's and something unique; together they fit into 253 characters. Before the dot
+    // that parts them may stand neither dot nor dash.
     let name: String = event.key.name.chars().take(200).collect();
+    let name = name.trim_end_matches(['.', '-']);
     let unique = (unix_micros as u64).wrapping_mul(31).wrapping_add(number);
     ApiEvent {
         metadata: ObjectMeta {
@@ -237,7 +246,7 @@ mod tests {
     use super::*;
     use crate::cluster::meter::Unmetered;
     use crate::cluster::tests::api_server::{Log, Reply, TestClock, server};
-    use crate::engine::permit::permit;
+    use crate::engine::permit::{deadline, permit};
     use crate::messaging::ids::{Key, Kind};
 
     fn event(message: &str) -> Event {
@@ -282,7 +291,12 @@ mod tests {
         let (queue, writer) = queue("c", Arc::new(Unmetered));
         let (client, log) = server(|asked| Reply::Json(201, asked.body.clone()));
         let (granter, permit) = permit();
-        tokio::spawn(writer.run(client, permit, Arc::new(TestClock(Instant::now())), "pod-0".into()));
+        tokio::spawn(writer.run(
+            client,
+            (permit, Duration::from_secs(5)),
+            Arc::new(TestClock(Instant::now())),
+            "pod-0".into(),
+        ));
         // Somebody else leads, and tells it.
         queue.tell(event("told by another"));
         sleep(Duration::from_secs(1)).await;
@@ -309,6 +323,34 @@ mod tests {
         }
         sleep(Duration::from_secs(1)).await;
         assert_eq!(notes(&log)[2..], ["one", "two"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_shortest_lease_leaves_time_for_an_event() {
+        let lease = Duration::from_secs(3);
+        let (queue, writer) = queue("c", Arc::new(Unmetered));
+        let (client, log) = server(|asked| Reply::Json(201, asked.body.clone()));
+        let (granter, permit) = permit();
+        let leave = (permit, deadline(Duration::from_secs(5), lease));
+        tokio::spawn(writer.run(client, leave, Arc::new(TestClock(Instant::now())), "pod-0".into()));
+        queue.tell(event("x"));
+        granter.grant(Instant::now() + lease - lease / 20);
+        sleep(lease / 3).await;
+        assert_eq!(log.len(), 1);
+    }
+
+    #[test]
+    fn the_name_of_an_event_is_one_wherever_that_of_its_object_is_cut() {
+        let part = |part: &str| {
+            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            part.starts_with(inner) && part.ends_with(inner) && part.chars().all(|c| inner(c) || c == '-')
+        };
+        for (before, middle) in [(199, "-"), (199, "."), (190, "----------"), (198, "-."), (197, "a.b"), (199, "a")] {
+            let name = format!("{}{middle}{}", "a".repeat(before), "b".repeat(40));
+            let told = Told { key: Key::new("n", name.as_str()), ..Told::from(event("x")) };
+            let built = build(told, 1, 1, "c", "pod-0").metadata.name.unwrap();
+            assert!(built.len() <= 253 && built.split('.').all(part), "{built}");
+        }
     }
 
     #[test]

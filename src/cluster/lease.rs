@@ -213,7 +213,8 @@ impl<I: Send> LeaseKeeper<I> {
         let ours = before.holder_identity.as_deref() == Some(&self.identity);
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: Some(i32::try_from(self.duration.as_secs().max(1)).unwrap_or(i32::MAX)),
+            // Rounded up: who reads it must not begin before we have ended.
+            lease_duration_seconds: Some(i32::try_from(self.duration.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)),
             acquire_time: if ours { before.acquire_time.clone() } else { self.now() },
             renew_time: self.now(),
             lease_transitions: Some(if ours { transitions } else { transitions.saturating_add(1) }),

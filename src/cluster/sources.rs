@@ -26,6 +26,7 @@ use crate::engine::jitter::Jitter;
 use crate::messaging::ids::{Key, Kind};
 use crate::messaging::input::{Input, Source};
 use crate::messaging::output::Event;
+use crate::messaging::reason;
 
 /// Nobody takes inputs any more.
 #[derive(Debug, thiserror::Error)]
@@ -218,7 +219,7 @@ impl Sources {
             key: key.clone(),
             uid: uid.into(),
             warning: true,
-            reason: "Invalid",
+            reason: reason::event::INVALID,
             message: format!("cannot be read by this version, and what it had stays as it is: {error}"),
         });
     }

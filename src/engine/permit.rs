@@ -61,6 +61,12 @@ impl Granter {
     }
 }
 
+/// How long what needs the permit may wait for its answer: `usual`, or what a Lease of this duration leaves time for. One
+/// that asks for more is never sent.
+pub fn deadline(usual: Duration, lease: Duration) -> Duration {
+    usual.min(lease / 3)
+}
+
 impl Drop for Granter {
     fn drop(&mut self) {
         self.revoke();
@@ -116,6 +122,44 @@ impl Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deadline_is_never_longer_than_what_a_lease_leaves() {
+        let seconds = Duration::from_secs;
+        assert_eq!(deadline(seconds(5), seconds(15)), seconds(5));
+        assert_eq!(deadline(seconds(5), seconds(3)), seconds(1));
+    }
+
+    /// A fixed one would never fit into a short Lease.
+    #[test]
+    fn no_deadline_that_the_permit_is_asked_for_is_a_constant() {
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let (mut asked, mut wrong) = (0, Vec::new());
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.file_name().is_some_and(|name| name == "permit.rs" || name == "tests.rs") {
+                    continue;
+                }
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                for look in ["permit.allows(", "permit.granted("] {
+                    for (at, _) in text.match_indices(look) {
+                        asked += 1;
+                        let rest = &text[at + look.len()..];
+                        // `DEADLINE`, and not `Duration::…`.
+                        if rest.chars().take(2).all(|c| c.is_ascii_uppercase()) {
+                            wrong.push(format!("{}: {}", path.display(), rest.lines().next().unwrap()));
+                        }
+                    }
+                }
+            }
+        }
+        assert!(asked >= 8 && wrong.is_empty(), "{asked} {wrong:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn allows_only_what_ends_before_it_runs_out() {

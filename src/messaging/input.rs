@@ -29,6 +29,8 @@ pub struct Meta {
     pub deleting: bool,
     /// Whether our finalizer is there.
     pub finalizer: bool,
+    /// Of an object that is being deleted, the finalizers of others, parted by commas; none: nobody else holds it.
+    pub others: Option<Arc<str>>,
     /// Whether `waystation.dev/force-delete: "true"` is there.
     pub force_delete: bool,
     /// Whether this came from a list (which is the truth, even when versions went backwards by a restore) and not from

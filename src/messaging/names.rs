@@ -21,6 +21,17 @@ pub fn slot(prefix: &str, address: &str) -> Slot {
     format!("{prefix}{address}").into()
 }
 
+/// Whether no Address can have this address: the schema refuses it (but for what cannot be seen, which is not looked at).
+pub fn impossible(address: &str) -> bool {
+    let edge = |c: char| matches!(c, '.' | '/');
+    address.contains(['*', '#', '?'])
+        || address.contains("::")
+        || ["$", "_", "activemq."].iter().any(|beginning| address.starts_with(beginning))
+        || address.starts_with(edge)
+        || address.ends_with(edge)
+        || address.as_bytes().windows(2).any(|pair| pair.iter().all(|c| matches!(c, b'.' | b'/')))
+}
+
 /// The space that a broker-side name belongs to, if it has the form of a shared prefix.
 pub fn space_of(slot: &str) -> Option<Key> {
     let (space, _) = slot.split_once('/')?;
@@ -36,6 +47,16 @@ mod tests {
     fn dots_and_slashes_are_one_separator() {
         assert_eq!(canonical("a/b.c"), canonical("a.b/c"));
         assert_ne!(canonical("a.b"), canonical("ab"));
+    }
+
+    #[test]
+    fn what_the_schema_refuses_as_an_address_is_known() {
+        for never in ["a#b", "a*", "a?", "t::s", "$x", "_x", "activemq.x", ".a", "a/", "a./b"] {
+            assert!(impossible(never), "{never}");
+        }
+        for may in ["a", "a.b/c", "a:b", "a$_", "activemq"] {
+            assert!(!impossible(may), "{may}");
+        }
     }
 
     #[test]

@@ -148,6 +148,17 @@ pub struct Event {
     pub message: String,
 }
 
+/// A line for the log: what turned, and is no Event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// The RouterConfig.
+    pub config: Key,
+    /// Somebody should look.
+    pub warning: bool,
+    /// For people; holds no secret.
+    pub message: String,
+}
+
 /// Everything that came of settling.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settled {
@@ -163,6 +174,8 @@ pub struct Settled {
     pub exposures: Vec<(Key, Option<Exposure>)>,
     /// Events.
     pub events: Vec<Event>,
+    /// Lines for the log beside the Events, which are logged as well.
+    pub notes: Vec<Note>,
     /// For addresses that became Ready: milliseconds since the change was seen.
     pub ready_after_ms: Vec<u64>,
     /// Repairs made by comparison since the last time.

@@ -108,7 +108,7 @@ impl Limit {
     fn amount(self, amount: i64) -> String {
         match self {
             Self::Addresses if amount == 1 => "1 Address".to_owned(),
-            Self::Addresses => format!("{amount} Addresses"),
+            Self::Addresses => format!("{amount} {}", if amount == 1 { "Address" } else { "Addresses" }),
             Self::Router => format!("{} router credit", Credit(amount)),
             Self::Broker => format!("{} broker credit", Credit(amount)),
             Self::Aggregate => format!("{} router and broker credit together", Credit(amount)),

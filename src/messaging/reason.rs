@@ -89,6 +89,39 @@ pub const CONNECTOR_NOT_FOUND: &str = "ConnectorNotFound";
 /// The connector is not made, or was never connected.
 pub const CONNECTOR_NOT_READY: &str = "ConnectorNotReady";
 
+/// Reasons of Events on RouterConfigs, AddressSpaces and Addresses. `docs/api.md` has them all.
+pub mod event {
+    /// What a comparison found missing or different was mended.
+    pub const REPAIRED: &str = "Repaired";
+    /// A queue with messages that no Address stands for.
+    pub const ORPHANED_QUEUE: &str = "OrphanedQueue";
+    /// What a broker holds stays there, and nobody waits for it.
+    pub const BROKER_LET_GO: &str = "BrokerLetGo";
+    /// A broker that was unreachable serves.
+    pub const BROKER_SERVING: &str = "BrokerServing";
+    /// A router that was unreachable serves.
+    pub const ROUTER_SERVING: &str = "RouterServing";
+    /// A broker does not answer, or refuses the login.
+    pub const BROKER_UNREACHABLE: &str = super::BROKER_UNREACHABLE;
+    /// A router does not answer, or refuses the login.
+    pub const ROUTER_UNREACHABLE: &str = super::ROUTER_UNREACHABLE;
+
+    /// An object cannot be read by this version.
+    pub const INVALID: &str = "Invalid";
+
+    /// All of them.
+    pub const ALL: &[&str] = &[
+        INVALID,
+        REPAIRED,
+        ORPHANED_QUEUE,
+        BROKER_LET_GO,
+        BROKER_SERVING,
+        ROUTER_SERVING,
+        BROKER_UNREACHABLE,
+        ROUTER_UNREACHABLE,
+    ];
+}
+
 /// Every reason, for reading a status back.
 pub const ALL: &[&str] = &[
     ACCEPTED,

@@ -31,7 +31,7 @@ use crate::messaging::broker::Job;
 use crate::messaging::ids::{Key, Now, TargetId};
 use crate::messaging::input::{Broker, Input, Router};
 use crate::messaging::model::Model;
-use crate::messaging::output::{Settled, TargetChange, Write};
+use crate::messaging::output::{Event, Note, Settled, TargetChange, Write};
 use crate::messaging::router;
 use crate::metrics::Metrics;
 use crate::process::meters::Meters;
@@ -207,6 +207,25 @@ pub struct Dispatch {
     leaving: BTreeMap<TargetId, Stop>,
 }
 
+/// One line for what turned: people who read the log learn what the Events say.
+fn log_event(event: &Event) {
+    use crate::messaging::reason::event;
+    if [event::BROKER_UNREACHABLE, event::ROUTER_UNREACHABLE, event::BROKER_SERVING, event::ROUTER_SERVING]
+        .contains(&event.reason)
+    {
+        // A note says it already, and with more.
+        return;
+    }
+    log(event.kind.as_str(), &event.key, event.warning, Some(event.reason), &event.message);
+}
+
+fn log(kind: &str, object: &Key, warning: bool, reason: Option<&str>, message: &str) {
+    match warning {
+        true => tracing::warn!(kind, %object, reason, "{message}"),
+        false => tracing::info!(kind, %object, reason, "{message}"),
+    }
+}
+
 impl Dispatch {
     /// With no drives yet.
     pub fn new(parts: Parts) -> Self {
@@ -221,7 +240,7 @@ impl Dispatch {
     /// Hands everything on; says when the model wants to settle again.
     pub fn carry_out(&mut self, output: Output, taken: usize) -> Option<u64> {
         let Output { settled, resigned, sizes, took } = output;
-        let Settled { targets, jobs, router_jobs, writes, events, ready_after_ms, repairs, exposures, wake_ms } =
+        let Settled { targets, jobs, router_jobs, writes, events, notes, ready_after_ms, repairs, exposures, wake_ms } =
             settled;
         if resigned {
             // The model decides anew when it leads again.
@@ -264,7 +283,11 @@ impl Dispatch {
             });
         }
         for event in events {
+            log_event(&event);
             self.parts.events.tell(event);
+        }
+        for Note { config, warning, message } in notes {
+            log("RouterConfig", &config, warning, None, &message);
         }
         self.count(&ready_after_ms, repairs, sizes, taken, took);
         wake_ms

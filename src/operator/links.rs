@@ -45,8 +45,11 @@ pub struct ArtemisLinks {
 
 impl Links for ArtemisLinks {
     fn link(&self, broker: &Broker, tls: Option<NamedSecret>, credentials: Option<NamedSecret>) -> Arc<dyn BrokerLink> {
+        let advice = Advice::new("brokers", tls.as_ref(), credentials.as_ref());
         match self.connector(broker, tls.as_ref(), credentials.as_ref()) {
-            Ok(connector) => Arc::new(ArtemisLink { connector, request_deadline: self.request }),
+            Ok(connector) => {
+                Arc::new(Advised { link: ArtemisLink { connector, request_deadline: self.request }, advice })
+            }
             Err(message) => Arc::new(broken(message)),
         }
     }
@@ -114,6 +117,67 @@ fn value<'a>(secret: &'a NamedSecret, name: &str) -> Result<&'a [u8], String> {
     data.get(name).ok_or_else(|| format!("Secret {} has no {name}", secret.key))
 }
 
+/// What people can do when the other side does not take what we show of ourselves, or we not what it shows.
+pub(super) struct Advice {
+    login: String,
+    tls: String,
+}
+
+impl Advice {
+    /// By these Secrets of `spec.messaging.<plane>.external`.
+    pub(super) fn new(plane: &str, tls: Option<&NamedSecret>, credentials: Option<&NamedSecret>) -> Self {
+        let field = format!("spec.messaging.{plane}.external");
+        let login = match (credentials, tls) {
+            (Some(secret), _) => {
+                format!("check username and password in Secret {}, and that the user may log in there", secret.key)
+            }
+            (None, Some(secret)) if shows_certificate(secret) => {
+                format!("check tls.crt in Secret {}, and that its subject is a user there", secret.key)
+            }
+            _ => format!(
+                "name a Secret with username and password in {field}.credentials.secretName, or one with tls.crt and \
+                 tls.key in {field}.tls.secretName"
+            ),
+        };
+        let tls = match tls {
+            Some(secret) => format!(
+                "check ca.crt in Secret {} (and tls.crt, if it has one), and that the certificate there is for this host",
+                secret.key
+            ),
+            None => format!("name a Secret with ca.crt in {field}.tls.secretName"),
+        };
+        Self { login, tls }
+    }
+
+    fn on(&self, mut error: LinkError) -> LinkError {
+        let advice = match error.category {
+            "login" => &self.login,
+            "tls" => &self.tls,
+            _ => return error,
+        };
+        error.message = format!("{}: {advice}", error.message);
+        error
+    }
+}
+
+/// A link whose errors say what to do.
+pub(super) struct Advised<L> {
+    pub(super) link: L,
+    pub(super) advice: Advice,
+}
+
+impl<L: BrokerLink> BrokerLink for Advised<L> {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn BrokerSession>, LinkError>> {
+        self.link.connect().map(|result| result.map_err(|error| self.advice.on(error))).boxed()
+    }
+}
+
+impl<L: RouterLink> RouterLink for Advised<L> {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn RouterSession>, LinkError>> {
+        self.link.connect().map(|result| result.map_err(|error| self.advice.on(error))).boxed()
+    }
+}
+
 /// A link that says why there is none.
 pub(super) struct Broken(LinkError);
 
@@ -170,5 +234,35 @@ mod tests {
         let gone = NamedSecret { key: Key::new("team", "login"), data: None };
         let error = links().link(&broker(), None, Some(gone)).connect().await.err().unwrap();
         assert_eq!((error.category, error.to_string().as_str()), ("secret", "Secret team/login is missing"));
+    }
+
+    struct Fails(&'static str);
+
+    impl BrokerLink for Fails {
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn BrokerSession>, LinkError>> {
+            ready(Err(LinkError { category: self.0, message: "refused".to_owned() })).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_names_the_secret_that_was_shown() {
+        let named = |name: &str, fields: &[(&str, &str)]| NamedSecret { key: Key::new("team", name), ..secret(fields) };
+        let (login, tls) = (named("login", &[("password", "hush")]), named("tls", &[("tls.crt", "x")]));
+        for (category, tls, login, words) in [
+            ("login", None, Some(&login), "refused: check username and password in Secret team/login"),
+            ("login", Some(&tls), None, "refused: check tls.crt in Secret team/tls"),
+            (
+                "login",
+                None,
+                None,
+                "refused: name a Secret with username and password in spec.messaging.brokers.external",
+            ),
+            ("tls", Some(&tls), Some(&login), "refused: check ca.crt in Secret team/tls"),
+            ("unreachable", Some(&tls), Some(&login), "refused"),
+        ] {
+            let link = Advised { link: Fails(category), advice: Advice::new("brokers", tls, login) };
+            let error = link.connect().await.err().unwrap().to_string();
+            assert!(error.starts_with(words) && !error.contains("hush"), "{error}");
+        }
     }
 }

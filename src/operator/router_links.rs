@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::links::{NamedSecret, broken, connector, login};
+use super::links::{Advice, Advised, NamedSecret, broken, connector, login};
 use crate::cluster::secrets::SecretStore;
 use crate::drive::amqp::{Endpoint, Secret};
 use crate::drive::router::carry::Secrets;
@@ -47,7 +47,10 @@ impl RouterLinks for QpidLinks {
     ) -> Arc<dyn RouterLink> {
         match connector(endpoint, (&self.container_id, self.connect, &self.permit), tls.as_ref(), credentials.as_ref())
         {
-            Ok(connector) => Arc::new(QpidLink { connector, request_deadline: self.request }),
+            Ok(connector) => Arc::new(Advised {
+                link: QpidLink { connector, request_deadline: self.request },
+                advice: Advice::new("routers", tls.as_ref(), credentials.as_ref()),
+            }),
             Err(message) => Arc::new(broken(message)),
         }
     }

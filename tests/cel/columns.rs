@@ -15,26 +15,38 @@ use waystation::api::{
     Address, AddressReason, AddressSpace, AddressSpaceReason, AddressSpaceStatus, AddressStatus, DurationText,
     RouterConfig, RouterConfigReason, RouterConfigStatus, conditions, set_condition,
 };
-use waystation_kit::cluster::Cluster;
+use waystation_kit::cluster::{Cluster, cells};
 use waystation_kit::tools::repository;
 
 const NAMESPACE: &str = "demo";
 
-/// What is printed, with the age left out.
+/// What is printed, cell by cell: `-` is an empty one, `<age>` an age.
 const PRINTED: &[(&[&str], &str)] = &[
     (
         &["addr", "-o", "wide"],
-        "NAME ADDRESS TYPE PLAN READY REASON AGE MESSAGE\n\
-         alerts multicast\n\
-         archive subscription\n\
-         dead-letters deadLetter\n\
-         news topic\n\
-         orders orders queue False BrokerRefused no: words of the broker\n\
-         price-requests anycast",
+        "NAME | ADDRESS | TYPE | PLAN | READY | REASON | AGE | MESSAGE
+alerts | - | multicast | - | - | - | <age> | -
+archive | - | subscription | - | - | - | <age> | -
+dead-letters | - | deadLetter | - | - | - | <age> | -
+news | - | topic | - | - | - | <age> | -
+orders | orders | queue | - | False | BrokerRefused | <age> | no: words of the broker
+price-requests | - | anycast | - | - | - | <age> | -",
     ),
-    (&["addr", "orders"], "NAME ADDRESS TYPE READY REASON AGE\norders orders queue False BrokerRefused"),
-    (&["aspace"], "NAME TYPE READY ADDRESSES REASON AGE\nshop brokered True 9998/10000 Serving"),
-    (&["rcfg"], "NAME KIND READY ROUTERS BROKERS EDGES REASON AGE\nmain Messaging False 2/2 1/2 0/1 BrokerUnreachable"),
+    (
+        &["addr", "orders"],
+        "NAME | ADDRESS | TYPE | READY | REASON | AGE
+orders | orders | queue | False | BrokerRefused | <age>",
+    ),
+    (
+        &["aspace"],
+        "NAME | TYPE | READY | ADDRESSES | REASON | AGE
+shop | brokered | True | 9998/10000 | Serving | <age>",
+    ),
+    (
+        &["rcfg"],
+        "NAME | KIND | READY | ROUTERS | BROKERS | EDGES | REASON | AGE
+main | Messaging | False | 2/2 | 1/2 | 0/1 | BrokerUnreachable | <age>",
+    ),
 ];
 
 /// Applies the example, gives its objects a status, and reads them as people do; gives what went wrong.
@@ -48,10 +60,7 @@ pub async fn run(cluster: &Cluster, client: &Client) -> Vec<String> {
     for (arguments, expected) in PRINTED {
         let arguments = [&["get", "-n", NAMESPACE], *arguments].concat();
         let printed = cluster.kubectl_text(&arguments).await.unwrap();
-        let is_age = |word: &&str| word.ends_with('s') && word.trim_end_matches('s').parse::<u32>().is_ok();
-        let lines =
-            printed.lines().map(|line| line.split_whitespace().filter(|w| !is_age(w)).collect::<Vec<_>>().join(" "));
-        let printed = lines.collect::<Vec<_>>().join("\n");
+        let printed = cells(&printed);
         if printed != *expected {
             wrong.push(format!("kubectl {}\nprinted:\n{printed}\nexpected:\n{expected}", arguments.join(" ")));
         }

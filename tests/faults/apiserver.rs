@@ -77,14 +77,30 @@ async fn hangs(world: &mut World) -> Result<()> {
     tenant.data_plane(&[("broker", &world.broker)]).await?;
     tenant.ready_address("orders", json!({"type": "queue"})).await?;
     let name = tenant.name("orders");
+    // One that may act all the time shows what there was time for.
+    let witness = world.operator("may-act", &["--lease-duration=1h"]).await?;
+    let beside = world.tenant("may-act").await?.driven_by("may-act");
+    beside.data_plane(&[("broker", &world.broker)]).await?;
+    beside.ready_address("orders", json!({"type": "queue"})).await?;
+    let its_name = beside.name("orders");
     let mark = tenant.mark().await?;
     let mut observer = Observer::of(&world.broker).await?;
 
     world.cluster.signal_apiserver("STOP")?;
     metric(&operator, "waystation_leading", |value| value == 0.0).await?;
     metric(&operator, "waystation_drives", |value| value == 0.0).await?;
-    observer.destroy_queue(&name).await?;
     let sent = total(&operator, "waystation_broker_commands_total").await?;
+    observer.destroy_queue(&name).await?;
+    for _ in 0..3 {
+        observer.destroy_queue(&its_name).await?;
+        observer
+            .until("the other's queue is back", &its_name, |row| {
+                ensure!(row.is_some(), "it is not");
+                Ok(())
+            })
+            .await?;
+    }
+    ensure!(total(&witness, "waystation_broker_commands_total").await? > 0.0, "nobody counts commands");
     ensure!(observer.queue(&name).await?.is_none(), "it acted without a lease");
     ensure!(total(&operator, "waystation_broker_commands_total").await? == sent, "it sent commands");
 

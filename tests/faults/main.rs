@@ -10,6 +10,7 @@
 mod apiserver;
 mod crash;
 mod deletions;
+mod held;
 mod mistakes;
 mod namespaces;
 mod observer;

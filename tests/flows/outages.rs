@@ -2,10 +2,13 @@
 //! that were Ready.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 use waystation_kit::amqp_client::{Node, Outgoing};
 use waystation_kit::artemis::{Artemis, ArtemisOptions};
 use waystation_kit::operator::Operator;
+use waystation_kit::process::eventually;
 
 use crate::support::{CONFIG, Kind, MOMENT, SOON, SPACE, Tenant, World, arrived, condition, nothing};
 use crate::writes::renewed_twice;
@@ -132,6 +135,18 @@ async fn a_broker_that_is_down_at_first_is_told_once_and_one_that_keeps_its_data
         ensure!(accepted["status"] == "True", "{accepted}");
     }
     space_is_down(&tenant).await?;
+    // Also with the shortest Lease there is time for an Event.
+    let events: Api<Event> = Api::namespaced(tenant.client.clone(), &tenant.namespace);
+    let where_it_is = format!("broker late at 127.0.0.1:{}: ", broker.plain_port());
+    eventually(SOON, "an Event of the outage", || async {
+        let notes = events.list(&ListParams::default()).await?.items.into_iter().filter_map(|event| event.note);
+        let notes: Vec<String> = notes.collect();
+        ensure!(notes.iter().any(|note| note.starts_with(&where_it_is)), "{notes:?}");
+        Ok(())
+    })
+    .await?;
+    let logged = |words: &str| operator.logs().lines().filter(|line| line.contains(words)).count();
+    ensure!(logged(&format!("WARN waystation::operator::dispatch: {where_it_is}")) == 1, "{}", operator.logs());
     renewed_twice(&tenant, CONTROLLER).await?;
     renewed_twice(&tenant, CONTROLLER).await?;
     let writes = tenant.address_writes(mark).await?;
@@ -160,6 +175,7 @@ async fn a_broker_that_is_down_at_first_is_told_once_and_one_that_keeps_its_data
     arrived(&client.receive(&tenant.subscription("news", "archive"), 1, SOON).await?, &["news"])?;
     nothing(&client.receive(&tenant.name("orders"), 1, MOMENT).await?)?;
     renewed_twice(&tenant, CONTROLLER).await?;
+    ensure!(logged(&format!("{}serves again after ", where_it_is.replace(": ", " "))) >= 1, "{}", operator.logs());
     let after = commands(&operator).await?;
     ensure!(after == before, "{} commands were sent though nothing was to be done", after - before);
     let writes = tenant.address_writes(mark).await?;

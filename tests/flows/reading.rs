@@ -1,17 +1,18 @@
 //! What people read and type: `kubectl get`, `describe`, `wait`, `explain`, `delete`.
 
 use anyhow::{Result, ensure};
+use waystation_kit::cluster::cells;
 use waystation_kit::tools::repository;
 
 use crate::support::{Kind, SPACE, Tenant, World};
 
-/// The example, and one more that is refused, as `kubectl get` prints them; columns are parted by ` | `, and ages are
-/// left open.
+/// The example, and one more that is refused, as `kubectl get` prints them, cell by cell: `-` is an empty one, `<age>` an
+/// age.
 const PRINTED: &[(&[&str], &str)] = &[
     (
         &["rcfg"],
         "NAME | KIND | READY | ROUTERS | BROKERS | EDGES | REASON | AGE
-main | Messaging | True | 1/1 | Serving | <age>",
+main | Messaging | True | - | 1/1 | - | Serving | <age>",
     ),
     (
         &["aspace"],
@@ -32,49 +33,30 @@ price-requests | price-requests | anycast | True | Configured | <age>",
     (
         &["addr", "letterless", "orders", "-o", "wide"],
         "NAME | ADDRESS | TYPE | PLAN | READY | REASON | AGE | MESSAGE
-letterless | letterless | queue | False | DeadLetterNotFound | <age> | spec.deadLetterAddress names nowhere, which is \
+letterless | letterless | queue | - | False | DeadLetterNotFound | <age> | spec.deadLetterAddress names nowhere, which is \
          no address of space shop: create an Address of type deadLetter for it
-orders | orders | queue | True | Configured | <age>",
+orders | orders | queue | - | True | Configured | <age> | -",
     ),
     (
         &["waystation", "-o", "wide"],
         "NAME | ADDRESS | TYPE | PLAN | READY | REASON | AGE | MESSAGE
-address.waystation.dev/alerts | alerts | multicast | True | Configured | <age>
-address.waystation.dev/archive | archive | subscription | True | Configured | <age>
-address.waystation.dev/dead-letters | dead-letters | deadLetter | True | Configured | <age>
-address.waystation.dev/letterless | letterless | queue | False | DeadLetterNotFound | <age> | \
+address.waystation.dev/alerts | alerts | multicast | - | True | Configured | <age> | -
+address.waystation.dev/archive | archive | subscription | - | True | Configured | <age> | -
+address.waystation.dev/dead-letters | dead-letters | deadLetter | - | True | Configured | <age> | -
+address.waystation.dev/letterless | letterless | queue | - | False | DeadLetterNotFound | <age> | \
          spec.deadLetterAddress names nowhere, which is no address of space shop: create an Address of type deadLetter \
          for it
-address.waystation.dev/news | news | topic | True | Configured | <age>
-address.waystation.dev/orders | orders | queue | True | Configured | <age>
-address.waystation.dev/price-requests | price-requests | anycast | True | Configured | <age>
+address.waystation.dev/news | news | topic | - | True | Configured | <age> | -
+address.waystation.dev/orders | orders | queue | - | True | Configured | <age> | -
+address.waystation.dev/price-requests | price-requests | anycast | - | True | Configured | <age> | -
 
 NAME | TYPE | PLAN | READY | ADDRESSES | REASON | AGE
-addressspace.waystation.dev/shop | brokered | True | 6/7 | Serving | <age>
+addressspace.waystation.dev/shop | brokered | - | True | 6/7 | Serving | <age>
 
 NAME | KIND | READY | ROUTERS | BROKERS | EDGES | REASON | AGE
-routerconfig.waystation.dev/main | Messaging | True | 1/1 | Serving | <age>",
+routerconfig.waystation.dev/main | Messaging | True | - | 1/1 | - | Serving | <age>",
     ),
 ];
-
-/// A table as it is compared: columns parted by ` | `, ages left open.
-fn normalised(table: &str) -> String {
-    let is_age = |cell: &str| {
-        let mut rest = cell;
-        while let Some(at) = rest.find(['d', 'h', 'm', 's']) {
-            if at == 0 || !rest[..at].bytes().all(|byte| byte.is_ascii_digit()) {
-                return false;
-            }
-            rest = &rest[at + 1..];
-        }
-        rest.is_empty() && !cell.is_empty()
-    };
-    let line = |line: &str| {
-        let cells = line.split("   ").map(str::trim).filter(|cell| !cell.is_empty());
-        cells.map(|cell| if is_age(cell) { "<age>" } else { cell }).collect::<Vec<_>>().join(" | ")
-    };
-    table.trim().lines().map(line).collect::<Vec<_>>().join("\n")
-}
 
 async fn example(world: &'static World) -> Result<Tenant<'static>> {
     let yaml = std::fs::read_to_string(repository().join("docs/examples/messaging.yaml"))?;
@@ -109,8 +91,8 @@ async fn kubectl_reads_well() -> Result<()> {
     let mut wrong = Vec::new();
     for (arguments, expected) in PRINTED {
         let printed = kubectl(&[&["get"], *arguments].concat()).await?;
-        if normalised(&printed) != *expected {
-            wrong.push(format!("kubectl get {}\n{}\nexpected:\n{expected}", arguments.join(" "), normalised(&printed)));
+        if cells(&printed) != *expected {
+            wrong.push(format!("kubectl get {}\n{}\nexpected:\n{expected}", arguments.join(" "), cells(&printed)));
         }
     }
     for (arguments, expected) in [

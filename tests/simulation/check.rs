@@ -227,6 +227,11 @@ impl Scene<'_> {
         if address["spec"]["deletionPolicy"] == "WhenEmpty" && full {
             return Ok(());
         }
+        let told = address["status"]["brokers"].as_array().is_some_and(|brokers| !brokers.is_empty());
+        if told && self.config_of(address).is_none() {
+            // Nobody knows how to reach what it has.
+            return Ok(());
+        }
         let name = canonical(&name_of(address));
         let named = |other: &Value, field: &str| other["spec"][field].as_str().is_some_and(|n| canonical(n) == name);
         let used = self.addresses.iter().any(|(_, other)| {
@@ -276,7 +281,7 @@ impl Scene<'_> {
                     || lacks("deadLetterAddress", "deadLetter")
                     || lacks("expiryAddress", "deadLetter")
             }
-            "WaitingForBroker" => self.config_of(address).is_none(),
+            "WaitingForBroker" | "RouterConfigNotFound" => self.config_of(address).is_none(),
             reason => self.world.terms.is_some() && self.plan_refusal_holds(address, reason),
         };
         if holds { Ok(()) } else { Err("not Ready without a reason that holds".to_owned()) }

@@ -84,6 +84,8 @@ pub struct Presence {
     pub rows: mpsc::UnboundedSender<Vec<Row>>,
     /// Who holds the Lease of all takes away what is left of those that are gone.
     pub permit: Permit,
+    /// For taking such a thing away; none is begun while the permit lasts less.
+    pub deadline: Duration,
     /// For the times that people read.
     pub clock: Arc<dyn Clock>,
     /// Bounds of the watch.
@@ -192,7 +194,7 @@ impl Presence {
                     let gone: Vec<String> = all.map(|(object, _)| object.clone()).collect();
                     for object in gone {
                         if let Some(held) = leases.remove(&object)
-                            && self.permit.allows(DEADLINE)
+                            && self.permit.allows(self.deadline)
                         {
                             deleting.push(self.delete(object, held.version).boxed());
                         }
@@ -209,11 +211,11 @@ impl Presence {
 
     /// Takes away what is left of one that is gone, unless it has moved since.
     fn delete(&self, object: String, version: Preconditions) -> impl Future<Output = ()> + Send + use<> {
-        let api = self.api();
+        let (api, deadline) = (self.api(), self.deadline);
         async move {
             let params = DeleteParams { preconditions: Some(version), ..DeleteParams::default() };
             // Failing that, whoever leads next sees it.
-            let _ = timeout(DEADLINE, api.delete(&object, &params)).await;
+            let _ = timeout(deadline, api.delete(&object, &params)).await;
         }
     }
 

@@ -33,7 +33,6 @@ use crate::engine::stop::Stop;
 
 /// Writes under way.
 const WRITES: usize = 8;
-const DEADLINE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(5);
 /// Before one is put back that somebody else has written over, or tried again that was refused.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -78,6 +77,8 @@ pub struct Publisher {
     pub configs: mpsc::UnboundedSender<Box<api::RouterConfig>>,
     /// Whether it may write.
     pub permit: Permit,
+    /// For a call; none is sent while the permit lasts less.
+    pub deadline: Duration,
     /// Spreads retries.
     pub jitter: Jitter,
     /// To people.
@@ -189,9 +190,9 @@ impl Publisher {
                     state.marked.extend(failed);
                 }
                 () = at(state.waiting.first().map(|(at, _)| *at)) => state.due(Instant::now()),
-                () = self.permit.granted(DEADLINE), if may_write => {
+                () = self.permit.granted(self.deadline), if may_write => {
                     if let Some(next) = state.next() {
-                        writing.push(write(self.client.clone(), manager.clone(), next).boxed());
+                        writing.push(write(self.client.clone(), manager.clone(), next, self.deadline).boxed());
                     }
                 }
             }
@@ -432,11 +433,11 @@ fn body(key: &Key, uid: &str, wish: Option<&Vec<String>>) -> Value {
     })
 }
 
-async fn write(client: Client, manager: String, write: Write) -> Written {
+async fn write(client: Client, manager: String, write: Write, deadline: Duration) -> Written {
     let api: Api<PartialObjectMeta<Ingress>> = Api::namespaced(client.clone(), &write.key.namespace);
     let rival = match write.look {
         // Afterwards it says no more who it was. Failing that, the next time tells.
-        true => match timeout(DEADLINE, api.get(&write.key.name)).await {
+        true => match timeout(deadline, api.get(&write.key.name)).await {
             Ok(Ok(object)) => rival(&object.metadata, &manager),
             _ => None,
         },
@@ -445,7 +446,7 @@ async fn write(client: Client, manager: String, write: Write) -> Written {
     let url = format!("{}/{}", api.resource_url(), write.key.name);
     let body = body(&write.key, &write.uid, write.wish.as_ref());
     let late = || Err(Error::Service("no answer in time".into()));
-    let written = timeout(DEADLINE, apply_status(&client, &url, &manager, &body)).await.unwrap_or_else(|_| late());
+    let written = timeout(deadline, apply_status(&client, &url, &manager, &body)).await.unwrap_or_else(|_| late());
     (write, rival, written.map(drop))
 }
 

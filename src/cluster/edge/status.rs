@@ -26,7 +26,6 @@ use crate::engine::permit::Permit;
 use crate::engine::stop::Stop;
 
 const MANAGER: &str = "waystation-edge";
-const DEADLINE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(5);
 /// The state of an edge that holds all but what needs a reload; in the status that is `Filling` with the reason.
 const OUTDATED: &str = "Outdated";
@@ -43,6 +42,8 @@ pub struct StatusKeeper {
     pub rows: mpsc::UnboundedReceiver<Vec<Row>>,
     /// Whether it may write.
     pub permit: Permit,
+    /// For a call; none is sent while the permit lasts less.
+    pub deadline: Duration,
     /// For the times of conditions.
     pub clock: std::sync::Arc<dyn Clock>,
     /// Spreads retries.
@@ -63,7 +64,7 @@ impl StatusKeeper {
                 match look_at {
                     Some(at) => {
                         sleep_until(at).await;
-                        self.permit.granted(DEADLINE).await;
+                        self.permit.granted(self.deadline).await;
                     }
                     None => std::future::pending().await,
                 }
@@ -112,7 +113,7 @@ impl StatusKeeper {
             "status": status,
         });
         let url = format!("{}/{name}", api.resource_url());
-        let (result, done) = match timeout(DEADLINE, apply_status(&self.client, &url, MANAGER, &body)).await {
+        let (result, done) = match timeout(self.deadline, apply_status(&self.client, &url, MANAGER, &body)).await {
             Ok(Ok(_)) => {
                 config.status = Some(status);
                 (WriteResult::Written, true)

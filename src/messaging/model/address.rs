@@ -8,7 +8,7 @@ use super::slots::Claim;
 use super::state::{AddressState, Progress, Refusal, Route};
 use crate::messaging::broker::{Class, ground};
 use crate::messaging::entry::{self, Effective, References};
-use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::ids::{Key, Kind, Slot, TargetId};
 use crate::messaging::input::{AddressType, Defaults};
 use crate::messaging::names;
 use crate::messaging::reason;
@@ -78,7 +78,13 @@ impl Model {
         }
         let Some(address) = self.addresses.get(key) else { return };
         let refused = matches!(decision, Decision::Refuse(_));
-        let (was_refused, now_ms) = (address.refused, self.now.mono_ms);
+        let unled = matches!(decision, Decision::Wait((reason::ROUTER_CONFIG_NOT_FOUND, _)));
+        let (was_refused, was_unled, now_ms) = (address.refused, address.unled, self.now.mono_ms);
+        if unled != was_unled
+            && let Some(address) = self.addresses.get_mut(key)
+        {
+            (address.unled, address.since_ms) = (unled, now_ms);
+        }
         if refused != was_refused
             && let Some(address) = self.addresses.get_mut(key)
         {
@@ -329,6 +335,10 @@ impl Model {
                 ),
             );
         }
+        if let Some(words) = self.unled(&space_key) {
+            let words = format!("{words}; what is in force stays so, and nobody looks after it: create it again");
+            return Decision::Wait((reason::ROUTER_CONFIG_NOT_FOUND, words.into()));
+        }
         if !address.accepted
             && !address.held()
             && let Some(refusal) = self.taken_by_connector(space, &address.canonical)
@@ -381,6 +391,16 @@ impl Model {
                 Some(on)
             }
         }
+    }
+
+    /// That the RouterConfig of a space is not there, in words: nobody knows its brokers and routers.
+    pub(super) fn unled(&self, space: &Key) -> Option<String> {
+        let config = &self.spaces.get(space).filter(|space| !space.foreign)?.obj.config;
+        if self.configs.contains_key(config) {
+            return None;
+        }
+        let unreadable = self.undecodable.contains(&(Kind::RouterConfig, config.clone()));
+        Some(format!("RouterConfig {config} {}", if unreadable { "cannot be read" } else { "does not exist" }))
     }
 
     fn why_no_broker(&self, space: &Key) -> &'static str {

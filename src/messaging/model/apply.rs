@@ -55,6 +55,7 @@ impl Model {
                 if self.going.insert(name.clone()) {
                     let within = self.configs.keys().filter(|key| key.namespace == name);
                     self.dirty_configs.extend(within.cloned());
+                    self.mark_lost_in(&name);
                 }
             }
             Input::Secret(key, revision) => {
@@ -101,7 +102,7 @@ impl Model {
         for space in self.spaces.values_mut() {
             (space.told.out, space.timer_ms, space.since_ms, space.written_ms) = (None, None, ms, None);
             space.moved_ms = None;
-            (space.exposure, space.exposed) = (None, None);
+            (space.exposure, space.exposed, space.unled_ms) = (None, None, None);
             (space.rows_ms, space.remotes) = (None, Default::default());
             space.ever_accepted |= was_accepted(&space.told.status);
         }
@@ -278,6 +279,7 @@ impl Model {
                 accept: None,
                 ever_accepted: was_accepted(&object.status),
                 foreign: false,
+                unled_ms: None,
                 prefix: "".into(),
                 plan: None,
                 broker: None,
@@ -375,6 +377,7 @@ impl Model {
                 effective: Effective { ttl: object.status.ttl, redelivery: object.status.redelivery },
                 ready: false,
                 refused: false,
+                unled: false,
                 since_ms: self.now.mono_ms,
                 admitted: admitted(&object.status),
                 in_line: None,

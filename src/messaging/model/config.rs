@@ -11,6 +11,7 @@ use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Kind, Plane, Slot, TargetId};
 use crate::messaging::input;
 use crate::messaging::output::TargetChange;
+use crate::messaging::reason;
 use crate::messaging::status::TargetState;
 
 /// A Secret of a RouterConfig, as far as it is known.
@@ -67,7 +68,7 @@ impl Model {
                     "broker {name}: Secret {secret} is gone with its namespace; what the broker holds stays there"
                 );
                 let uid = self.configs.get(key).map(|c| c.obj.meta.uid.clone()).unwrap_or_default();
-                self.event(Kind::RouterConfig, key, &uid, true, "BrokerLetGo", text);
+                self.event(Kind::RouterConfig, key, &uid, true, reason::event::BROKER_LET_GO, text);
             }
             self.drop_target(&TargetId::broker(key.clone(), name));
         }

@@ -9,9 +9,10 @@ use super::routers::Routed;
 use super::state::{AddressState, ConfigState, Progress, Route, Target, Want};
 use crate::messaging::broker::Class;
 use crate::messaging::entry::{self, References};
-use crate::messaging::ids::{Key, Slot, TargetId};
+use crate::messaging::ids::{Key, Kind, Slot, TargetId};
 use crate::messaging::input::AddressType;
 use crate::messaging::names;
+use crate::messaging::reason;
 use crate::messaging::status::TargetState;
 
 /// What stands for an Address that goes.
@@ -26,10 +27,29 @@ impl Model {
     /// and with `WhenEmpty` only the way in goes first.
     pub(super) fn evaluate_deletion(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key).filter(|a| !a.released) else { return };
+        if Self::was_released(address) {
+            self.release(key);
+            return;
+        }
         let space = Self::space_key(address);
         let ours = self.winner(&space, &address.canonical).is_some_and(|w| w.obj.meta.key == *key);
         if ours && self.whereabouts_unknown(address, &space) {
             self.await_placement(key);
+            return;
+        }
+        if let Some(text) = self.out_of_reach(address, &space) {
+            if self.may_leave(address, &space) {
+                self.tell_left(key, &text);
+                self.release(key);
+            } else if let Some(address) = self.addresses.get_mut(key) {
+                let name = &address.obj.meta.key;
+                let text = format!(
+                    "{text}, which must be removed first: create that RouterConfig again; or let go of it: kubectl \
+                     annotate addr -n {} {} waystation.dev/force-delete=true",
+                    name.namespace, name.name
+                );
+                address.waits = Some(text.into());
+            }
             return;
         }
         let Some(parting) = self.parting(address, &space).filter(|_| ours) else {
@@ -110,6 +130,40 @@ impl Model {
             return;
         }
         self.release(key);
+    }
+
+    /// Whether another process has let go of it, by what the API server has: only others hold it, and its status says
+    /// that nothing is left on brokers.
+    fn was_released(address: &AddressState) -> bool {
+        let told = &address.told.status;
+        let said = told.ready.as_ref().is_some_and(|c| c.reason == reason::TERMINATING);
+        said && told.brokers.is_empty() && address.obj.meta.others.is_some() && !address.told.latest_finalizer()
+    }
+
+    /// What brokers store of an Address whose RouterConfig is not there, in words: nobody knows how they are reached.
+    fn out_of_reach(&self, address: &AddressState, space: &Key) -> Option<String> {
+        let brokers = &address.told.status.brokers;
+        if brokers.is_empty() || address.taken {
+            return None;
+        }
+        let words = self.unled(space)?;
+        Some(format!(
+            "{words}, and nothing else says how to reach broker {}, which may store messages of it",
+            brokers.join(", ")
+        ))
+    }
+
+    /// Whether somebody said to let go of it; or the RouterConfig cannot come again, since its namespace goes, which
+    /// would wait for ever.
+    fn may_leave(&self, address: &AddressState, space: &Key) -> bool {
+        let config = self.spaces.get(space).map(|space| &space.obj.config);
+        self.forced(address, space) || config.is_some_and(|config| self.going.contains(&config.namespace))
+    }
+
+    fn tell_left(&mut self, key: &Key, words: &str) {
+        let Some(uid) = self.addresses.get(key).map(|address| address.obj.meta.uid.clone()) else { return };
+        let text = format!("let go of: {words}: what is there stays there");
+        self.event(Kind::Address, key, &uid, true, reason::event::BROKER_LET_GO, text);
     }
 
     /// Has routers let go of an Address that goes, also of what they have of it from before this process; whether there

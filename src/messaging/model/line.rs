@@ -36,7 +36,12 @@ pub(super) struct Line {
     pub read_took_ms: u64,
     pub repaired: Vec<Slot>,
     pub resync_ms: Option<u64>,
+    /// The causes of this outage that were logged.
+    pub logged: Vec<Arc<str>>,
 }
+
+/// So many causes of one outage are logged; what names a new one with each attempt would fill the log.
+const CAUSES: usize = 8;
 
 impl Line {
     pub fn new(now: Now) -> Self {
@@ -59,7 +64,20 @@ impl Line {
             read_took_ms: 0,
             repaired: Vec::new(),
             resync_ms: None,
+            logged: Vec::new(),
         }
+    }
+
+    /// Whether its message is to be logged as why it cannot be reached; `begins`: the outage does.
+    pub fn logs(&mut self, begins: bool) -> bool {
+        if begins {
+            self.logged.clear();
+        }
+        let new = self.logged.len() < CAUSES && !self.logged.contains(&self.message);
+        if new {
+            self.logged.push(self.message.clone());
+        }
+        new
     }
 
     /// Whether it has a drive, which takes jobs also while the other side cannot be reached.

@@ -49,6 +49,16 @@ impl Model {
         self.dirty_addresses.extend(marked);
     }
 
+    /// A namespace goes: what waits for a RouterConfig that is gone from there would wait for ever.
+    pub(super) fn mark_lost_in(&mut self, namespace: &str) {
+        let lost = |config: &&Key| *config.namespace == *namespace && !self.configs.contains_key(*config);
+        let lost = self.spaces_of_config.iter().filter(|(config, _)| lost(config));
+        let spaces: Vec<Key> = lost.flat_map(|(_, spaces)| spaces).cloned().collect();
+        for space in spaces {
+            self.mark_addresses_of(&space);
+        }
+    }
+
     pub(super) fn mark_spaces_of(&mut self, config: &Key) {
         if let Some(spaces) = self.spaces_of_config.get(config) {
             self.dirty_spaces.extend(spaces.iter().cloned());

@@ -45,6 +45,7 @@ use super::endpoints::Endpoints;
 use super::ids::{Key, Kind, Now, Plane, Slot, TargetId};
 use super::input::Source;
 use super::output::{Event, Settled};
+use super::reason;
 use super::router::{Distribution, Entry};
 use state::{AddressState, ConfigState, Members, SpaceState};
 
@@ -323,6 +324,7 @@ impl Model {
     }
 
     fn event(&mut self, kind: Kind, key: &Key, uid: &Arc<str>, warning: bool, reason: &'static str, message: String) {
+        debug_assert!(reason::event::ALL.contains(&reason), "{reason} is no Event of docs/api.md");
         self.out.events.push(Event { kind, key: key.clone(), uid: uid.clone(), warning, reason, message });
     }
 

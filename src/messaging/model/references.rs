@@ -45,6 +45,13 @@ impl Model {
         };
         let refuse = |reason, text: String| Err(Decision::Refuse((reason, text.into())));
         let Some(found) = self.winner(space, &names::canonical(name)) else {
+            if names::impossible(name) {
+                let text = format!(
+                    "{field} names {name}, which no Address can have (kubectl explain addr.spec.address says why): name \
+                     an address of type {word}"
+                );
+                return refuse(missing, text);
+            }
             return refuse(
                 missing,
                 format!(

@@ -1,13 +1,16 @@
 //! What is shown of a RouterConfig: the states of its brokers and routers, and its conditions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::line::Line;
 use super::services::Said;
+use super::space::counted;
 use super::state::{ConfigState, Progress, SlotState, SpaceState};
+use super::verdict::only_held_by;
 use super::{Model, Timer};
 use crate::messaging::ids::{Key, Kind, Plane, TargetId};
-use crate::messaging::output::{Status, Write};
+use crate::messaging::output::{Note, Status, Write};
 use crate::messaging::reason;
 use crate::messaging::status::{Condition, RouterConfigStatus, TargetState, TargetStatus};
 
@@ -16,17 +19,37 @@ impl Model {
     pub(super) fn show_targets(&mut self, key: &Key) {
         let now = self.now.mono_ms;
         let (outage, down) = (self.timing.outage_ms, self.timing.down_ms);
+        let unix_s = self.now.unix_s;
         let Some(config) = self.configs.get_mut(key) else { return };
-        let mut wake: Option<u64> = None;
-        let mut turned = Vec::new();
+        let (mut wake, mut turned, mut notes): (Option<u64>, _, _) = (None, Vec::new(), Vec::new());
         let told = config.told.status.clone();
+        let at = places(config);
         for (id, line) in config.lines_mut() {
-            let before = rows(&told, id.plane).iter().find(|row| row.name == id.name).map(|row| row.state);
+            let row = rows(&told, id.plane).iter().find(|row| row.name == id.name);
+            let before = row.map(|row| row.state);
+            let at = at.get(&id).cloned().unwrap_or_else(|| id.to_string());
             let (shown, until) = line.to_show(before, now, outage, down);
             wake = wake.into_iter().chain(until).min();
+            match (shown, line.state) {
+                (Some(TargetState::Unreachable), TargetState::Unreachable) if line.logs(shown != line.shown) => {
+                    notes.push((true, format!("{at}: {}", line.message)));
+                }
+                (Some(TargetState::Serving), _) if shown != line.shown => {
+                    // What another process saw go is as long away as the status says.
+                    let away_s = match (line.shown, row) {
+                        (None, Some(row)) if row.state == TargetState::Unreachable => unix_s - row.since_s,
+                        (None, _) => 0,
+                        _ => i64::try_from(now.saturating_sub(line.down_ms) / 1000).unwrap_or_default(),
+                    };
+                    let again = if away_s > 0 { format!(" again after {away_s}s") } else { String::new() };
+                    notes.push((false, format!("{at} serves{again}")));
+                    line.logged.clear();
+                }
+                _ => {}
+            }
             if shown != line.shown {
                 if let Some(shown) = shown {
-                    turned.push((id, shown, line.shown.or(before), line.message.clone()));
+                    turned.push((id, shown, line.shown.or(before), line.message.clone(), at));
                 }
                 line.shown = shown;
             }
@@ -35,7 +58,9 @@ impl Model {
         if let Some(at) = wake {
             self.wake_at(at, Timer::Config(key.clone()));
         }
-        for (id, shown, before, message) in turned {
+        let notes = notes.into_iter().map(|(warning, message)| Note { config: key.clone(), warning, message });
+        self.out.notes.extend(notes);
+        for (id, shown, before, message, at) in turned {
             if shown == TargetState::Unreachable && id.plane == Plane::Broker {
                 self.mark_waiting(&id);
             }
@@ -56,15 +81,15 @@ impl Model {
                 Plane::Router => reason::ROUTER_UNREACHABLE,
             };
             let serving = match id.plane {
-                Plane::Broker => "BrokerServing",
-                Plane::Router => "RouterServing",
+                Plane::Broker => reason::event::BROKER_SERVING,
+                Plane::Router => reason::event::ROUTER_SERVING,
             };
             match (before, shown) {
                 (Some(TargetState::Unreachable), TargetState::Serving) => {
                     self.event(Kind::RouterConfig, key, &uid, false, serving, format!("{id} serves again"));
                 }
                 (was, TargetState::Unreachable) if was != Some(TargetState::Unreachable) => {
-                    self.event(Kind::RouterConfig, key, &uid, true, unreachable, format!("{id}: {message}"));
+                    self.event(Kind::RouterConfig, key, &uid, true, unreachable, format!("{at}: {message}"));
                 }
                 _ => {}
             }
@@ -83,7 +108,18 @@ impl Model {
     pub(super) fn verdict_config(&mut self, key: &Key) {
         let Some(config) = self.configs.get(key) else { return };
         let done = self.config_done(config);
-        let wanted = if done { config.told.latest().clone() } else { self.config_status(config) };
+        let mut wanted = if done { config.told.latest().clone() } else { self.config_status(config) };
+        let meta = &config.obj.meta;
+        let others = meta.others.as_ref().filter(|_| meta.deleting && (done || !config.told.latest_finalizer()));
+        if let Some(others) = others {
+            if done {
+                // Nobody looks at them any more.
+                (wanted.brokers, wanted.routers) = Default::default();
+            }
+            let since_s = wanted.ready.as_ref().filter(|c| !c.status).map_or(self.now.unix_s, |c| c.since_s);
+            let (reason, message, generation) = (reason::TERMINATING, only_held_by(others), meta.generation);
+            wanted.ready = Some(Condition { status: false, reason, message, generation, since_s });
+        }
         let (uid, generation) = (config.obj.meta.uid.clone(), config.obj.meta.generation);
         let finalizer = !done && (!config.obj.meta.deleting || config.told.latest_finalizer());
         let Some(config) = self.configs.get_mut(key) else { return };
@@ -105,12 +141,12 @@ impl Model {
     fn config_status(&self, config: &ConfigState) -> RouterConfigStatus {
         let told = config.told.latest();
         let meta = &config.obj.meta;
-        let counted: i64 = config.targets.values().map(|t| t.orphans.len() as i64).sum();
+        let orphans: i64 = config.targets.values().map(|t| t.orphans.len() as i64).sum();
         let all_read = config.targets.values().all(|t| t.line.read_once);
         let mut wanted = RouterConfigStatus {
             owner: Some(config.obj.owner.clone()),
             // A broker that was not read yet may hold what was told before.
-            orphans: if all_read { counted } else { counted.max(told.orphans) },
+            orphans: if all_read { orphans } else { orphans.max(told.orphans) },
             orphans_pruned: config.pruned.clone(),
             resynced: config.resynced.clone(),
             ..told.clone()
@@ -186,10 +222,11 @@ impl Model {
         };
         wanted.accepted = condition(&told.accepted, true, reason::ACCEPTED, "".into());
         if meta.deleting {
-            let spaces = self.spaces_of_config.get(&meta.key).map_or(0, |s| s.len());
+            let spaces = self.spaces_of_config.get(&meta.key).map_or(0, |s| s.len() as i64);
             let first = self.spaces_of_config.get(&meta.key).and_then(|s| s.first()).map(Key::to_string);
             let message = format!(
-                "waits for {spaces} AddressSpaces that use it, first {}: delete them with kubectl delete addressspace",
+                "waits for {}, first {}: delete them with kubectl delete addressspace",
+                counted(spaces, "AddressSpace that uses it", "AddressSpaces that use it"),
                 first.unwrap_or_default()
             );
             wanted.ready = condition(&told.ready, false, reason::TERMINATING, message.into());
@@ -205,6 +242,22 @@ impl Model {
         }
         wanted
     }
+}
+
+/// What people call each broker and router, and where it is: `broker eu1 at 10.0.0.7:5672`.
+fn places(config: &ConfigState) -> BTreeMap<TargetId, String> {
+    let key = &config.obj.meta.key;
+    let at = |id: TargetId, host: &str, port: u16| {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let text = format!("{id} at {host}:{port}");
+        (id, text)
+    };
+    let brokers = config.targets.iter();
+    let brokers =
+        brokers.map(|(name, t)| at(TargetId::broker(key.clone(), name.clone()), &t.broker.host, t.broker.port));
+    let routers = config.routers.targets.iter();
+    let routers = routers.map(|(name, r)| at(TargetId::router(key.clone(), name.clone()), &r.spec.host, r.spec.port));
+    brokers.chain(routers).collect()
 }
 
 fn rows(status: &RouterConfigStatus, plane: Plane) -> &[TargetStatus] {

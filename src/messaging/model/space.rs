@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::services::Said;
 use super::state::{Refusal, SpaceState};
+use super::verdict::only_held_by;
 use super::{Model, Timer};
 use crate::messaging::broker::ground;
 use crate::messaging::ids::{Key, Kind, TargetId};
@@ -19,7 +20,7 @@ impl Model {
     pub(super) fn evaluate_space(&mut self, key: &Key) {
         let Some(space) = self.spaces.get(key) else { return };
         let foreign = self.foreign_configs.contains(&space.obj.config);
-        let accept = self.accept_space(key, space);
+        let (accept, now_ms) = (self.accept_space(key, space), self.now.mono_ms);
         let config = self.configs.get(&space.obj.config);
         let prefix = config.map(|c| names::prefix(key, c.obj.single));
         let plan = config.and_then(|c| c.space_plan(space.obj.plan.as_ref()?)).cloned();
@@ -27,6 +28,8 @@ impl Model {
         let changed = space.foreign != foreign || space.accept.as_ref() != Some(&accept);
         space.foreign = foreign;
         space.ever_accepted |= accept.is_ok();
+        let lost = matches!(&accept, Err((reason::ROUTER_CONFIG_NOT_FOUND, _)));
+        space.unled_ms = lost.then(|| space.unled_ms.unwrap_or(now_ms));
         space.accept = Some(accept);
         let terms = |plan: &Option<SpacePlan>| plan.as_ref().map(|plan| (plan.name.clone(), plan.allowed.clone()));
         let changed = changed || terms(&space.plan) != terms(&plan);
@@ -80,7 +83,14 @@ impl Model {
         let Some(config) = self.configs.get(name) else {
             return refuse(
                 reason::ROUTER_CONFIG_NOT_FOUND,
-                format!("spec.routerConfigRef names {name}, which does not exist: create that RouterConfig"),
+                match self.undecodable.contains(&(Kind::RouterConfig, name.clone())) {
+                    false => {
+                        format!("spec.routerConfigRef names {name}, which does not exist: create that RouterConfig")
+                    }
+                    true => {
+                        format!("spec.routerConfigRef names {name}, which cannot be read: correct that RouterConfig")
+                    }
+                },
             );
         };
         if config.obj.meta.deleting && !space.ever_accepted {
@@ -190,7 +200,14 @@ impl Model {
         let (mut wanted, mut wake) = (told.clone(), None);
         let mut moved_ms = None;
         let mut rows_move = false;
-        if !done {
+        let others = space.obj.meta.others.as_ref().filter(|_| done || !space.told.latest_finalizer());
+        if let Some(others) = others.filter(|_| space.obj.meta.deleting) {
+            (wanted.total, wanted.ready_addresses) = (total, ready);
+            let since_s = told.ready.as_ref().filter(|c| !c.status).map_or(now.unix_s, |c| c.since_s);
+            let generation = space.obj.meta.generation;
+            let (reason, message) = (reason::TERMINATING, only_held_by(others));
+            wanted.ready = Some(Condition { status: false, reason, message, generation, since_s });
+        } else if !done {
             (wanted, wake) = self.space_status(space, total);
             let (rows, later) = self.connector_rows(space);
             wake = wake.into_iter().chain(later).min();
@@ -292,9 +309,11 @@ impl Model {
                 return (told.clone(), Some(due));
             }
             let message = format!(
-                "waits for {total} Addresses; delete them with: kubectl get addr -n {0} -o name \
+                "waits for {2}; delete them with: kubectl get addr -n {0} -o name \
                  --field-selector spec.addressSpace={1} | xargs kubectl delete -n {0}",
-                meta.key.namespace, meta.key.name
+                meta.key.namespace,
+                meta.key.name,
+                counted(total, "Address", "Addresses")
             );
             let message = match self.unreadable_address(&meta.key.namespace) {
                 Some(address) if total == 0 => format!(
@@ -347,7 +366,7 @@ impl Model {
                     wanted.ready = condition(&told.ready, true, reason::SERVING, "".into());
                 }
                 Some(TargetState::Unreachable) => {
-                    let message = format!("broker {} does not answer; {total} Addresses are on it", id.name);
+                    let message = format!("broker {} does not answer; {}", id.name, on_it(total));
                     let same = told.ready.as_ref().is_some_and(|c| c.reason == reason::BROKER_UNREACHABLE);
                     if !same {
                         wanted.ready = condition(&told.ready, false, reason::BROKER_UNREACHABLE, message.into());
@@ -377,7 +396,7 @@ impl Model {
         let down = config.targets.iter().filter(|(_, t)| t.line.shown == Some(TargetState::Unreachable));
         let down = down.filter_map(|(name, _)| Some((name, on?.get(name)?)));
         let down: Vec<String> =
-            down.map(|(name, count)| format!("broker {name} does not answer; {count} Addresses are on it")).collect();
+            down.map(|(name, count)| format!("broker {name} does not answer; {}", on_it(*count))).collect();
         if routers.values().any(|r| r.line.shown == Some(TargetState::Serving)) {
             return Some((true, reason::SERVING, down.join("; ")));
         }
@@ -394,6 +413,15 @@ impl Model {
         let all: Vec<String> = states.into_iter().chain(down).collect();
         Some((false, reason::NO_ROUTER_SERVING, all.join("; ")))
     }
+}
+
+/// A number of things.
+pub(super) fn counted(count: i64, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+fn on_it(addresses: i64) -> String {
+    format!("{} on it", if addresses == 1 { "1 Address is".to_owned() } else { format!("{addresses} Addresses are") })
 }
 
 fn meta_due(since_ms: u64, patience_ms: u64) -> u64 {

@@ -33,6 +33,8 @@ pub(super) struct AddressState {
     pub since_ms: u64,
     /// Refused when last decided.
     pub refused: bool,
+    /// Its RouterConfig was not there when last decided.
+    pub unled: bool,
     /// Accepted now or at some time before: never deprovisioned for what its references do later.
     pub accepted: bool,
     /// What its space is charged for it; none while there is no room for it.
@@ -146,6 +148,8 @@ pub(super) struct SpaceState {
     pub accept: Option<Result<(), Refusal>>,
     pub ever_accepted: bool,
     pub foreign: bool,
+    /// Since when its RouterConfig is not there.
+    pub unled_ms: Option<u64>,
     pub prefix: Arc<str>,
     /// Its plan, as far as the RouterConfig has it: as last looked at.
     pub plan: Option<SpacePlan>,

@@ -253,7 +253,7 @@ impl Model {
         let more = if repaired.len() > 3 { format!(" and {} more", repaired.len() - 3) } else { String::new() };
         let text = format!("{id}: was missing or different, and is mended: {}{more}", names.join(", "));
         if let Some(uid) = self.configs.get(&id.config).map(|c| c.obj.meta.uid.clone()) {
-            self.event(Kind::RouterConfig, &id.config, &uid, true, "Repaired", text);
+            self.event(Kind::RouterConfig, &id.config, &uid, true, reason::event::REPAIRED, text);
         }
     }
 
@@ -264,7 +264,7 @@ impl Model {
             id.name, id.config.namespace, id.config.name
         );
         if let Some(uid) = self.configs.get(&id.config).map(|c| c.obj.meta.uid.clone()) {
-            self.event(Kind::RouterConfig, &id.config, &uid, true, "OrphanedQueue", text);
+            self.event(Kind::RouterConfig, &id.config, &uid, true, reason::event::ORPHANED_QUEUE, text);
         }
         self.stale_configs.insert(id.config.clone());
     }

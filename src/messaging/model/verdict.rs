@@ -63,6 +63,10 @@ impl Model {
                 wanted = self.status(address, false, (reason, message.clone()), (reason, message, false));
             }
         }
+        if address.released && address.obj.meta.others.is_some() {
+            // Nothing of it is left there.
+            (wanted.brokers, wanted.leaving) = Default::default();
+        }
         let (rows, later) = self.forwarder_rows(address);
         (wanted.forwarders, wake) = (rows, wake.into_iter().chain(later).min());
         let ready = wanted.ready.as_ref().is_some_and(|c| c.status);
@@ -85,6 +89,10 @@ impl Model {
         }
         let Some(address) = self.addresses.get_mut(key) else { return };
         address.ready = ready;
+        if wanted.ready.as_ref().is_some_and(|c| c.reason == reason::ROUTER_CONFIG_NOT_FOUND) {
+            // As for a process that begins with this status: once it is looked after again, all of it is looked at.
+            address.in_force = None;
+        }
         let settled = address.settled();
         if let Some(config) = address.route.as_ref().and_then(|route| self.configs.get_mut(&route.config)) {
             match settled {
@@ -161,6 +169,7 @@ impl Model {
                 let keeps = !told.brokers.is_empty();
                 Say::Refused(reason, if keeps { and_keeps(message) } else { message.clone() })
             }
+            Decision::Wait((reason::ROUTER_CONFIG_NOT_FOUND, message)) => self.say_unled(address, message),
             Decision::Wait((reason, message)) => self.say_waiting(address, reason, message),
             Decision::Hold(plan) => match &plan.turned {
                 Some((reason, message)) => Say::Refused(reason, and_keeps(message)),
@@ -249,6 +258,16 @@ impl Model {
         !new || address.since_ms + self.timing.configuring_ms <= self.now.mono_ms
     }
 
+    /// That nobody looks after it: a RouterConfig that is replaced is there again in a moment.
+    fn say_unled(&self, address: &AddressState, message: &Arc<str>) -> Say {
+        let since_ms = self.spaces.get(&Self::space_key(address)).and_then(|space| space.unled_ms);
+        let due = since_ms.unwrap_or(self.now.mono_ms).max(address.since_ms) + self.timing.outage_ms;
+        if due > self.now.mono_ms {
+            return Say::KeepUntil(due);
+        }
+        Say::Unready { reason: reason::ROUTER_CONFIG_NOT_FOUND, message: message.clone(), low: true }
+    }
+
     /// A word about waiting, once, after a second.
     fn say_waiting(&self, address: &AddressState, reason: &'static str, message: &Arc<str>) -> Say {
         let due = address.since_ms + self.timing.configuring_ms;
@@ -281,7 +300,10 @@ impl Model {
     fn say_of_deletion(&self, address: &AddressState) -> Say {
         let now = self.now.mono_ms;
         if address.released {
-            return Say::Keep;
+            return match &address.obj.meta.others {
+                Some(others) => Say::Unready { reason: reason::TERMINATING, message: only_held_by(others), low: false },
+                None => Say::Keep,
+            };
         }
         let due = address.since_ms + self.timing.configuring_ms;
         if due > now {
@@ -333,6 +355,15 @@ impl Model {
             _ => None,
         })
     }
+}
+
+/// What is said of an object that is deleted, and whose end is not ours to wait for.
+pub(super) fn only_held_by(others: &str) -> Arc<str> {
+    format!(
+        "Waystation does not hold it any more, and others do, in metadata.finalizers: {others}; whoever put that there \
+         takes it away"
+    )
+    .into()
 }
 
 /// What was accepted before and is refused now keeps what it has, and says so.

@@ -7,6 +7,7 @@
 mod audit;
 mod files;
 mod programs;
+mod table;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use tokio::io::AsyncWriteExt;
 pub use audit::{AuditEntry, AuditMark, AuditReader};
 use files::Files;
 use programs::Programs;
+pub use table::cells;
 
 use crate::process::{WorkFolder, eventually};
 use crate::tools::tools;

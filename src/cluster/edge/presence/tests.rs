@@ -103,6 +103,7 @@ fn agent(stored: &Arc<Mutex<Stored>>, name: &str, leads: bool) -> Agent {
         own,
         rows: rows_in,
         permit,
+        deadline: Duration::from_secs(5),
         clock: Arc::new(TestClock(Instant::now())),
         options: Options::default(),
         jitter: Jitter::seeded(u64::from(leads)),

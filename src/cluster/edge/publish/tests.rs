@@ -191,7 +191,7 @@ fn bench(mut answer: Answer) -> Bench {
     });
     let (queue, writer) = events::queue("c", Arc::new(Unmetered));
     let clock = Arc::new(TestClock(Instant::now()));
-    tokio::spawn(writer.run(client.clone(), Permit::unlimited(), clock, "pod-0".into()));
+    tokio::spawn(writer.run(client.clone(), (Permit::unlimited(), Duration::from_secs(5)), clock, "pod-0".into()));
     let counted: Arc<Mutex<Vec<WriteResult>>> = Arc::default();
     let count = Arc::clone(&counted);
     let publisher = Publisher {
@@ -200,6 +200,7 @@ fn bench(mut answer: Answer) -> Bench {
         observed,
         configs: configs_in,
         permit: Permit::unlimited(),
+        deadline: Duration::from_secs(5),
         jitter: Jitter::seeded(1),
         events: queue,
         count: Arc::new(move |result| count.lock().unwrap().push(result)),

@@ -51,7 +51,7 @@ impl World {
             }
         };
         let Some((meta, input)) = input else { return };
-        if meta.deleting && !meta.finalizer {
+        if meta.deleting && !meta.finalizer && meta.others.is_none() {
             match kind {
                 Kind::Address => drop(self.addresses.remove(key)),
                 Kind::AddressSpace => drop(self.spaces.remove(key)),

@@ -169,7 +169,7 @@ fn a_space_waits_for_its_addresses_and_a_router_config_for_its_spaces() {
     assert!(w.spaces.contains_key(&key("s")) && w.configs.contains_key(&key("rc")));
     let space = w.spaces[&key("s")].status.ready.clone().unwrap();
     assert_eq!((space.status, space.reason), (false, reason::TERMINATING));
-    assert!(space.message.contains("1 Addresses"), "{}", space.message);
+    assert!(space.message.contains("1 Address;"), "{}", space.message);
     assert_eq!(w.configs[&key("rc")].status.ready.as_ref().map(|c| c.reason), Some(reason::TERMINATING));
     w.delete("q");
     w.advance(5_000);

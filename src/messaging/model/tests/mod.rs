@@ -8,6 +8,8 @@ mod draining;
 mod drives;
 mod endpoints;
 mod keeping;
+mod logging;
+mod missing;
 mod moving;
 mod peer;
 mod people;

@@ -69,6 +69,22 @@ impl World {
         self.input(Input::RouterConfig(Box::new(config)));
     }
 
+    /// The RouterConfig is gone from the API server, whatever finalizers it had.
+    pub fn lose_config(&mut self, name: &str) -> RouterConfig {
+        let lost = self.configs.remove(&key(name)).unwrap();
+        self.input(Input::Vanished(Kind::RouterConfig, key(name)));
+        lost
+    }
+
+    /// A RouterConfig that was lost is made again.
+    pub fn make_config_again(&mut self, mut config: RouterConfig) {
+        self.version += 1;
+        (config.meta.version, config.meta.uid) = (self.version, format!("uid-{}", self.version).into());
+        config.status = Default::default();
+        self.configs.insert(config.meta.key.clone(), config.clone());
+        self.input(Input::RouterConfig(Box::new(config)));
+    }
+
     /// The object is gone from the API server, whatever finalizers it had.
     pub fn vanish(&mut self, name: &str) {
         self.addresses.remove(&key(name));

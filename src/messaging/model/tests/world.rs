@@ -37,6 +37,7 @@ pub struct World {
     pub status_writes: BTreeMap<String, usize>,
     pub finalizer_writes: usize,
     pub events: Vec<Event>,
+    pub notes: Vec<Note>,
     /// The admission policy puts the finalizer on.
     pub policy: bool,
     pub lists: bool,
@@ -142,6 +143,7 @@ impl World {
             status_writes: BTreeMap::new(),
             finalizer_writes: 0,
             events: Vec::new(),
+            notes: Vec::new(),
             policy: true,
             lists: false,
             live: BTreeSet::new(),
@@ -175,6 +177,7 @@ impl World {
             created_s: self.now.unix_s + self.version as i64,
             deleting: false,
             finalizer: self.policy,
+            others: None,
             force_delete: false,
             listed: self.lists,
         }
@@ -320,6 +323,7 @@ impl World {
                 && settled.router_jobs.is_empty()
                 && settled.writes.is_empty();
             self.events.extend(settled.events);
+            self.notes.extend(settled.notes);
             self.exposures.extend(settled.exposures);
             for change in settled.targets {
                 self.target(change);
