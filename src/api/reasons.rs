@@ -135,6 +135,8 @@ reasons! {
         BrokerUnreachable,
         /// Not ready: a Secret that the spec names is missing.
         SecretNotFound,
+        /// Not ready: a broker is the same as another of this RouterConfig, or of one with the same owner.
+        SameBroker,
         /// Not ready: the Service of the routers has no EndpointSlices, or none with endpoints.
         NoEndpoints,
         /// Not ready: the EndpointSlices of the routers' Service lack the port.

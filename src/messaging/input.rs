@@ -324,8 +324,9 @@ pub struct Address {
 /// What a drive says of its connection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
-    /// A connection is up; changes may go; the read is under way.
-    Connected,
+    /// A connection is up; changes may go; the read is under way. With the id of the broker, where it tells one: the
+    /// same under whatever name it is reached.
+    Connected(Option<Arc<str>>),
     /// A read begins: outcomes reported after this are newer than what it will find.
     Reading,
     /// What the broker held when the read began, or later.

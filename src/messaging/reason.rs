@@ -54,6 +54,8 @@ pub const FILLING: &str = "Filling";
 pub const CONNECTING: &str = "Connecting";
 /// No RouterConfig of this name.
 pub const ROUTER_CONFIG_NOT_FOUND: &str = "RouterConfigNotFound";
+/// A broker is one that is driven already, under another name.
+pub const SAME_BROKER: &str = "SameBroker";
 /// The RouterConfig is being deleted.
 pub const ROUTER_CONFIG_TERMINATING: &str = "RouterConfigTerminating";
 /// The RouterConfig does not take spaces of this namespace.
@@ -154,6 +156,7 @@ pub const ALL: &[&str] = &[
     NAMESPACE_NOT_ALLOWED,
     TENANCY_SINGLE,
     SECRET_NOT_FOUND,
+    SAME_BROKER,
     NO_ENDPOINTS,
     PORT_NOT_FOUND,
     TOO_MANY_ENDPOINTS,

@@ -118,6 +118,8 @@ fn calls() -> Vec<Call> {
         ops::message_count("missing"),
         ops::address_info("q"),
         ops::address_info("missing"),
+        ops::queues_on("q"),
+        ops::queues_on("missing"),
         ops::create_address("a", Routing::Anycast),
         ops::create_address("a", Routing::Anycast),
         ops::create_address("a", Routing::Multicast),

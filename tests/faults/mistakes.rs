@@ -109,13 +109,16 @@ async fn another_owner_on_the_same_broker_takes_nothing_away() -> Result<()> {
     let world = World::shared().await?;
     let (first, second) = (world.tenant("first-owner").await?, world.tenant("second-owner").await?);
     first.data_plane(&[("broker", &world.broker)]).await?;
-    first.ready_address("orders", json!({"type": "queue"})).await?;
-    first.ready_address("news", json!({"type": "topic"})).await?;
+    first.ready_address("orders", json!({"type": "queue", "messageTtl": {"maximum": "1h"}})).await?;
+    first.ready_address("news", json!({"type": "topic", "messageTtl": {"maximum": "2h"}})).await?;
     first.ready_address("archive", json!({"type": "subscription", "topic": "news"})).await?;
     send(&world.broker, &first.name("orders"), &["one"]).await?;
     send(&world.broker, &first.name("news"), &["two"]).await?;
     let mut observer = Observer::of(&world.broker).await?;
     let before = observer.queues(&first.name("")).await?;
+    let names = ["orders", "news", "archive"].map(|name| first.name(name));
+    let set = observer.settings_of(&names).await?;
+    ensure!(set[0]["maxExpiryDelay"] == 3_600_000 && set[1]["maxExpiryDelay"] == 7_200_000, "{set:?}");
     let mark = first.mark().await?;
 
     // Without a prefix, every name of the first one can be asked for.
@@ -123,19 +126,34 @@ async fn another_owner_on_the_same_broker_takes_nothing_away() -> Result<()> {
     second.router_config(CONFIG, &[("broker", &world.broker)], messaging).await?;
     second.space(SPACE, CONFIG).await?;
     second.ready(Kind::AddressSpace, &[SPACE]).await?;
-    for (name, kind) in [("orders", "queue"), ("archive", "deadLetter")] {
+    let short = json!({"maximum": "1ms"});
+    for (name, kind, ttl) in [
+        ("orders", "queue", Some(&short)),
+        ("orders", "topic", Some(&short)),
+        ("orders", "multicast", None),
+        ("news", "queue", Some(&short)),
+        ("archive", "deadLetter", None),
+    ] {
         let wanted = first.name(name);
-        second.address(name, json!({"type": kind, "address": wanted})).await?;
-        let words = second.reason(Kind::Address, name, "BrokerRefused").await?;
-        ensure!(words.contains(&wanted) && words.contains("waystation:"), "{words}");
+        let object = format!("{name}-{kind}").to_lowercase();
+        // One after the other: two of one name would be duplicates.
+        let mut spec = json!({"type": kind, "address": wanted});
+        if let Some(ttl) = ttl {
+            spec["messageTtl"] = ttl.clone();
+        }
+        second.address(&object, spec).await?;
+        let words = second.reason(Kind::Address, &object, "BrokerRefused").await?;
+        ensure!(words.contains(&wanted), "{words}");
+        let now = observer.settings_of(&names).await?;
+        ensure!(now == set, "{object}: before {set:?}, now {now:?}");
+        second.delete(Kind::Address, &object).await?;
+        second.gone(Kind::Address, &object).await?;
     }
     resync(&second, CONFIG, "1").await?;
     prune(&second, "1").await?;
     second.ready_address("own", json!({"type": "queue"})).await?;
-    for name in ["orders", "archive", "own"] {
-        second.delete(Kind::Address, name).await?;
-        second.gone(Kind::Address, name).await?;
-    }
+    second.delete(Kind::Address, "own").await?;
+    second.gone(Kind::Address, "own").await?;
     second.delete(Kind::AddressSpace, SPACE).await?;
     second.delete(Kind::RouterConfig, CONFIG).await?;
     second.gone(Kind::RouterConfig, CONFIG).await?;
@@ -144,6 +162,8 @@ async fn another_owner_on_the_same_broker_takes_nothing_away() -> Result<()> {
 
     let after = observer.queues(&first.name("")).await?;
     ensure!(before == after, "before {before:?}, after {after:?}");
+    let now = observer.settings_of(&names).await?;
+    ensure!(now == set, "before {set:?}, after {now:?}");
     ensure!(observer.queue("own").await?.is_none(), "its own queue is left over");
     let writes = first.address_writes(mark).await?;
     ensure!(writes.is_empty(), "Addresses of the first owner were written: {writes:?}");

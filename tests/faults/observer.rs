@@ -143,6 +143,15 @@ impl Observer {
         Ok(serde_json::from_str(answer.as_str().context("no settings")?)?)
     }
 
+    /// The same for several.
+    pub async fn settings_of(&mut self, addresses: &[String]) -> Result<Vec<Map<String, Value>>> {
+        let mut all = Vec::new();
+        for address in addresses {
+            all.push(self.settings(address).await?);
+        }
+        Ok(all)
+    }
+
     /// Makes a queue as people do.
     pub async fn make_queue(&mut self, name: &str, user: Option<&str>) -> Result<()> {
         let mut queue = json!({

@@ -54,9 +54,9 @@ struct Session {
 }
 
 impl Broker {
-    pub fn new(passwords: BTreeSet<String>) -> Self {
+    pub fn new(host: &str, passwords: BTreeSet<String>) -> Self {
         Self {
-            core: Core::new(true),
+            core: Core::new(true).with_node(host),
             up: true,
             hangs_until: Instant::now(),
             passwords,

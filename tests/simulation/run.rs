@@ -97,7 +97,7 @@ impl Story {
         let mut world = lock(&self.world);
         let passwords: BTreeSet<String> = plan.setup.secret.then(|| "p0".to_owned()).into_iter().collect();
         for index in 0..plan.setup.brokers {
-            world.brokers.insert(host(index), Broker::new(passwords.clone()));
+            world.brokers.insert(host(index), Broker::new(&host(index), passwords.clone()));
         }
         for index in 0..plan.setup.routers {
             let host = router_host(index);

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 pub use crate::drive::keep::Limits;
 
 use super::carry::Carrier;
-use super::link::{BrokerLink, BrokerSession, LinkError, SessionEvent};
+use super::link::{BrokerLink, BrokerSession, CallError, LinkError, SessionEvent};
+use super::ops;
 use super::read::{ReadError, read};
 use crate::drive::keep::{self, End, Failure, Keeper, Orphaned, Serve, keep_connected};
 use crate::drive::meter::Meter;
@@ -96,7 +98,11 @@ impl Serve for Work {
         was_read: &'a mut bool,
     ) -> BoxFuture<'a, Result<End, Orphaned>> {
         async move {
-            self.report(Link::Connected).await?;
+            let node = match self.identify(&*session).await {
+                Ok(node) => node,
+                Err(reason) => return Ok(End::Failed(Failure::Down(reason))),
+            };
+            self.report(Link::Connected(node)).await?;
             self.serve_session(&*session, keeper, was_read).await
         }
         .boxed()
@@ -116,6 +122,16 @@ impl Serve for Work {
 }
 
 impl Work {
+    /// Which broker this is; none where it does not say. An error: the session is of no use.
+    async fn identify(&self, session: &dyn BrokerSession) -> Result<Option<Arc<str>>, String> {
+        let answer = timeout(self.limits.command, session.ask(ops::node_id())).await;
+        match answer.unwrap_or(Err(CallError::TimedOut)) {
+            Ok(node) => Ok(node.as_str().filter(|node| !node.is_empty()).map(Arc::from)),
+            Err(CallError::Refused(_)) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// Serves one session. `was_read` says whether the broker could be read on it.
     async fn serve_session(
         &self,

@@ -109,6 +109,16 @@ pub fn put_settings(matches: &str, settings: &Settings) -> Call {
     broker("addAddressSettings", json!([matches, Value::Object(settings_json(settings)).to_string()]))
 }
 
+/// Sets for an address what it had of its own `before`, as far as we ever set anything: what was not in force beside it.
+pub fn restore_settings(address: &str, before: &Map<String, Value>, base: &Map<String, Value>) -> Call {
+    let own = |key: &str| {
+        let value = before.get(key).filter(|value| !same(value, base.get(key).unwrap_or(&Value::Null)))?;
+        Some((key.to_owned(), value.clone()))
+    };
+    let keys: Map<String, Value> = KEYS.iter().chain(&AUTOMATIC).filter_map(|key| own(key)).collect();
+    broker("addAddressSettings", json!([address, Value::Object(keys).to_string()]))
+}
+
 /// Takes the settings of a match away; missing is done.
 pub fn remove_settings(matches: &str) -> Call {
     broker("removeAddressSettings", json!([matches]))
@@ -132,6 +142,17 @@ pub fn find_queue(name: &str) -> Call {
     broker("listQueues", json!([filter.to_string(), 1, 1]))
 }
 
+/// Lists the queues that are bound to an address, whoever's.
+pub fn list_bound(address: &str) -> Call {
+    let filter = json!({ "field": "address", "operation": "EQUALS", "value": address });
+    broker("listQueues", json!([filter.to_string(), 1, 20_000]))
+}
+
+/// The names of the queues that are bound to an address: without a walk over all queues.
+pub fn queues_on(address: &str) -> Call {
+    Call { resource: format!("address.{address}"), operation: "getQueueNames", params: json!([]) }
+}
+
 /// The names of all queues: a twentieth of the cost of [`list_queues`].
 pub fn queue_names() -> Call {
     broker("getQueueNames", json!([]))
@@ -151,6 +172,11 @@ pub fn address_info(name: &str) -> Call {
 /// Counts the messages of a queue.
 pub fn message_count(queue: &str) -> Call {
     Call { resource: format!("queue.{queue}"), operation: "getMessageCount", params: json!([]) }
+}
+
+/// Asks which broker this is: an id that stays its own through restarts, wherever it is reached.
+pub fn node_id() -> Call {
+    broker("getNodeID", json!([]))
 }
 
 fn broker(operation: &'static str, params: Value) -> Call {

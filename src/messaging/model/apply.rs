@@ -1,7 +1,6 @@
 //! Taking events in: each updates what is known and the indexes, and marks what depends on it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use super::state::{AddressState, ConfigState, Quota, SpaceState};
 use super::told::{Told, admitted, in_force, kept, was_accepted};
@@ -149,13 +148,6 @@ impl Model {
         }
     }
 
-    /// An Address of the namespace that is there and cannot be read: it may belong to any space of it.
-    pub(super) fn unreadable_address(&self, namespace: &Arc<str>) -> Option<&Key> {
-        let first = (Kind::Address, Key { namespace: namespace.clone(), name: "".into() });
-        let next = self.undecodable.range(first..).next();
-        next.filter(|(kind, key)| *kind == Kind::Address && key.namespace == *namespace).map(|(_, key)| key)
-    }
-
     fn apply_config(&mut self, object: Box<RouterConfig>) {
         let key = object.meta.key.clone();
         self.decodable(Kind::RouterConfig, &key);
@@ -172,6 +164,7 @@ impl Model {
         for secret in object.secrets() {
             self.configs_of_secret.entry(secret.clone()).or_default().insert(key.clone());
         }
+        self.configs_of_owner.entry(object.owner.clone()).or_default().insert(key.clone());
         self.name_service(&key, object.router_service.as_ref());
         let Some(config) = self.configs.get_mut(&key) else {
             let told = Told::new(object.status.clone(), object.meta.finalizer);
@@ -211,6 +204,10 @@ impl Model {
         }
         let service = |config: &RouterConfig| config.router_service.as_ref().map(|r| r.service.clone());
         let other_service = service(&old) != service(new);
+        if old.owner != new.owner {
+            remove_from(&mut self.configs_of_owner, &old.owner, &key);
+            self.configs_of_owner.entry(new.owner.clone()).or_default().insert(key.clone());
+        }
         let defaults = (&old.defaults, &old.address_plans) != (&new.defaults, &new.address_plans);
         let gone: Vec<Key> = old.secrets().filter(|s| !new.secrets().any(|n| n == *s)).cloned().collect();
         for secret in gone {
@@ -244,6 +241,7 @@ impl Model {
             self.timers.remove(&(at, Timer::Config(key.clone())));
         }
         self.unname_service(key, config.obj.router_service.as_ref());
+        remove_from(&mut self.configs_of_owner, &config.obj.owner, key);
         for secret in config.obj.secrets() {
             remove_from(&mut self.configs_of_secret, secret, key);
             self.forget_secret(secret);

@@ -110,8 +110,9 @@ impl Model {
                 // An Address that cannot be read may stand for it.
                 continue;
             }
-            if self.claimed(id, slot) {
-                // Its Address is there, and refused or waiting now: what it had before stays as it is.
+            if self.claimed(id, slot) || self.stands_elsewhere(id, slot) {
+                // Its Address is there, and refused or waiting now: what it had before stays as it is. Or it is there for
+                // the same broker under another name.
                 continue;
             }
             let progress = if queue.messages > 0 { Progress::NotEmpty } else { Progress::Needed };

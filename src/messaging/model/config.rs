@@ -74,7 +74,7 @@ impl Model {
         }
         let now = self.now;
         let Some(config) = self.configs.get_mut(key) else { return };
-        let (mut placement, mut moves) = (false, Vec::new());
+        let (mut placement, mut moves, mut elsewhere) = (false, Vec::new(), Vec::new());
         for broker in brokers {
             let target = config.targets.entry(broker.name.clone()).or_insert_with(|| {
                 placement = true;
@@ -88,6 +88,7 @@ impl Model {
             target.broker = broker;
             if moved {
                 // The same broker elsewhere, or another one. Reading tells.
+                elsewhere.push(TargetId::broker(key.clone(), target.broker.name.clone()));
                 target.line.revisions = (None, None);
                 if target.line.started() {
                     let id = TargetId::broker(key.clone(), target.broker.name.clone());
@@ -96,6 +97,9 @@ impl Model {
                     target.reset();
                 }
             }
+        }
+        for id in elsewhere {
+            self.forget_node(&id);
         }
         if placement {
             self.mark_spaces_of(key);
@@ -177,7 +181,7 @@ impl Model {
         let Some(config) = self.configs.get_mut(key) else { return };
         let mut started = Vec::new();
         for (id, line) in config.lines_mut() {
-            if line.started() {
+            if line.started() || line.refused.is_some() {
                 continue;
             }
             let secrets = if id.plane == Plane::Broker { &brokers } else { &routers };
@@ -320,7 +324,10 @@ impl Model {
 
     /// Stops a target for good: what it held is let go of.
     fn drop_target(&mut self, id: &TargetId) {
-        let Some(target) = self.configs.get_mut(&id.config).and_then(|c| c.targets.remove(&id.name)) else { return };
+        let Some(config) = self.configs.get_mut(&id.config) else { return };
+        let owner = config.obj.owner.clone();
+        let Some(target) = config.targets.remove(&id.name) else { return };
+        self.unlist_node(id, Some(owner), target.node.clone());
         if target.line.incarnation != 0 {
             self.out.targets.push(TargetChange::Stop { target: id.clone(), incarnation: target.line.incarnation });
         }
@@ -343,8 +350,10 @@ impl Model {
         let (targets, routers) = (std::mem::take(&mut config.targets), std::mem::take(&mut config.routers));
         config.unplaced.clear();
         config.short.clear();
+        let owner = config.obj.owner.clone();
         for (name, target) in targets {
             let id = TargetId::broker(key.clone(), name);
+            self.unlist_node(&id, Some(owner.clone()), target.node.clone());
             if target.line.started() {
                 let incarnation = target.line.incarnation;
                 self.out.targets.push(TargetChange::Stop { target: id.clone(), incarnation });

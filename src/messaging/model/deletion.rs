@@ -273,6 +273,12 @@ impl Model {
         let single = self.configs.get(&id.config).is_some_and(|c| c.obj.single);
         let refs = self.references_for_removal(address, &space, &names::prefix(&space, single));
         let claim = self.claim(address, slot, &refs, space);
+        if self.stands_in_another_config(id, slot) {
+            // The broker may be the same, and then it is another's by now.
+            self.forget(id, slot);
+            self.let_go(key, id);
+            return;
+        }
         let refused = self
             .target(id)
             .and_then(|t| t.slots.get(slot))
@@ -394,10 +400,15 @@ impl Model {
     }
 
     fn vanish_slot(&mut self, key: &Key, id: &TargetId, slot: &Slot, (heir, seen, drains): (bool, bool, bool)) {
+        let elsewhere = self.stands_in_another_config(id, slot);
         let Some(target) = self.target_mut(id) else { return };
         let Some(state) = target.slots.get_mut(slot).filter(|s| s.holder.as_ref() == Some(key)) else { return };
         (state.holder, state.seen) = (None, seen);
         if heir {
+            return;
+        }
+        if elsewhere {
+            self.forget(id, slot);
             return;
         }
         let want = match state.entry.queue {

@@ -15,6 +15,8 @@ pub(super) struct Line {
     pub revisions: (Option<u64>, Option<u64>),
     /// Was taken from its connection for a rotated Secret and has not served since: the others wait for it.
     pub rotating: bool,
+    /// Why it is not to be connected at all.
+    pub refused: Option<Arc<str>>,
     pub state: TargetState,
     pub message: Arc<str>,
     pub since_ms: u64,
@@ -49,6 +51,7 @@ impl Line {
             incarnation: 0,
             revisions: (None, None),
             rotating: false,
+            refused: None,
             state: TargetState::Connecting,
             message: "connecting".into(),
             since_ms: now.mono_ms,

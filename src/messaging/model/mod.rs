@@ -33,6 +33,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod told;
+mod twins;
 mod verdict;
 mod written;
 
@@ -136,6 +137,12 @@ pub struct Model {
     addresses: Map<Key, AddressState>,
     spaces_of_config: Map<Key, BTreeSet<Key>>,
     spaces_of_namespace: Map<Arc<str>, BTreeSet<Key>>,
+    /// RouterConfigs by what they mark as theirs.
+    configs_of_owner: Map<Arc<str>, BTreeSet<Key>>,
+    /// Brokers by owner and the id that they told.
+    nodes: Map<(Arc<str>, Arc<str>), BTreeSet<TargetId>>,
+    /// Brokers that are refused, by the one that they are the same as.
+    twins: BTreeMap<TargetId, BTreeSet<TargetId>>,
     configs_of_secret: Map<Key, BTreeSet<Key>>,
     spaces_of_secret: Map<Key, BTreeSet<Key>>,
     configs_of_service: Map<Key, BTreeSet<Key>>,
@@ -185,6 +192,9 @@ impl Model {
             addresses: Map::default(),
             spaces_of_config: Map::default(),
             spaces_of_namespace: Map::default(),
+            configs_of_owner: Map::default(),
+            nodes: Map::default(),
+            twins: BTreeMap::new(),
             configs_of_secret: Map::default(),
             spaces_of_secret: Map::default(),
             configs_of_service: Map::default(),

@@ -167,7 +167,7 @@ impl Model {
             } else {
                 before.map(|b| b.message.clone()).unwrap_or_default()
             };
-            if let Some(note) = note {
+            if let Some(note) = note.filter(|_| line.refused.is_none()) {
                 message = note.into();
             }
             if state != TargetState::Serving {
@@ -180,6 +180,7 @@ impl Model {
                 };
                 let secret = message.starts_with("Secret ") && !line.started();
                 let word = if secret { reason::SECRET_NOT_FOUND } else { word };
+                let word = if line.refused.is_some() { reason::SAME_BROKER } else { word };
                 trouble.get_or_insert((word, format!("{id}: {message}")));
             }
             let since_s = match before {

@@ -77,6 +77,13 @@ impl Model {
         cleared
     }
 
+    /// An Address of the namespace that is there and cannot be read: it may belong to any space of it.
+    pub(super) fn unreadable_address(&self, namespace: &Arc<str>) -> Option<&Key> {
+        let first = (Kind::Address, Key { namespace: namespace.clone(), name: "".into() });
+        let next = self.undecodable.range(first..).next();
+        next.filter(|(kind, key)| *kind == Kind::Address && key.namespace == *namespace).map(|(_, key)| key)
+    }
+
     fn accept_space(&self, key: &Key, space: &SpaceState) -> Result<(), Refusal> {
         let refuse = |reason, message: String| Err((reason, message.into()));
         let name = &space.obj.config;

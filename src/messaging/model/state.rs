@@ -273,6 +273,8 @@ impl SlotState {
 pub(super) struct Target {
     pub broker: Broker,
     pub line: Line,
+    /// The id that it last told.
+    pub node: Option<Arc<str>>,
     /// Acknowledgements after this mark came on the present connection.
     pub session_mark: u64,
     pub slots: Map<Slot, SlotState>,
@@ -305,6 +307,7 @@ impl Target {
         Self {
             broker,
             line: Line::new(now),
+            node: None,
             session_mark: 0,
             slots: Map::default(),
             gates: Map::default(),

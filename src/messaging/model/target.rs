@@ -28,7 +28,11 @@ impl Model {
                 self.apply_outcome(id, outcome);
                 return;
             }
-            Link::Connected => {
+            Link::Connected(node) => {
+                if !self.recognize(id, node) {
+                    return;
+                }
+                let Some(target) = self.target_mut(id) else { return };
                 target.line.turn(TargetState::Filling, "reading what the broker holds".into(), now);
                 target.line.reading = true;
                 target.contents = None;

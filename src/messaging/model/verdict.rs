@@ -8,6 +8,7 @@ use super::routes::RouteSay;
 use super::state::{AddressState, Progress, Route};
 use super::{Model, Timer};
 use crate::messaging::ids::{Key, Kind};
+use crate::messaging::input::AddressType;
 use crate::messaging::output::{Status, Write};
 use crate::messaging::reason;
 use crate::messaging::status::{AddressStatus, Condition, TargetState};
@@ -211,7 +212,10 @@ impl Model {
             // Of an Address that is said to be Ready nothing but what its brokers keep to can be news.
             let said = address.told.latest().ready.as_ref();
             let said = said.is_some_and(|c| c.status && c.generation == address.obj.meta.generation);
-            confirmed &= said || matches!(routed, None | Some(RouteSay::Held));
+            // Nor is a broker that has joined, until routers lead there as well.
+            let joined = address.obj.kind == AddressType::DeadLetter
+                && plan.on.iter().any(|id| !address.told.latest().brokers.contains(&id.name));
+            confirmed &= (said && !joined) || matches!(routed, None | Some(RouteSay::Held));
             return if confirmed { Say::Ready } else { Say::Keep };
         }
         let outage = self.outage_of(plan, routed.as_ref());

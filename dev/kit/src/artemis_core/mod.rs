@@ -94,6 +94,7 @@ pub struct Core {
     next_id: u64,
     changes: u64,
     persistence: bool,
+    node: String,
 }
 
 /// Queues that a fresh broker has.
@@ -119,9 +120,16 @@ impl Core {
             next_id: 1,
             changes: 0,
             persistence,
+            node: "00000000-0000-0000-0000-000000000000".to_owned(),
         };
         core.make_own_queues();
         core
+    }
+
+    /// A broker that is told from others by this id, until it loses everything.
+    #[must_use]
+    pub fn with_node(self, node: &str) -> Self {
+        Self { node: node.to_owned(), ..self }
     }
 
     fn make_own_queues(&mut self) {
@@ -141,6 +149,13 @@ impl Core {
         let params = params.as_array().map(Vec::as_slice).unwrap_or_default();
         match resource {
             "broker" => self.broker(operation, params),
+            _ if resource.starts_with("address.") => {
+                match resource.strip_prefix("address.").and_then(|name| self.addresses.get(name)) {
+                    Some(address) if operation == "getQueueNames" => Ok(json!(address.queues)),
+                    Some(_) => Err(no_operation(operation, params)),
+                    None => Err(format!("AMQ229067: Cannot find resource with name {resource}")),
+                }
+            }
             _ => match resource.strip_prefix("queue.").and_then(|name| self.queues.get(name)) {
                 Some(queue) if operation == "getMessageCount" => Ok(Value::from(queue.messages)),
                 Some(_) => Err(no_operation(operation, params)),
@@ -185,7 +200,7 @@ impl Core {
             },
             "isPersistenceEnabled" => Ok(Value::Bool(self.persistence)),
             "getVersion" => Ok(Value::from("2.40.0")),
-            "getNodeID" => Ok(Value::from("00000000-0000-0000-0000-000000000000")),
+            "getNodeID" => Ok(Value::from(self.node.as_str())),
             _ => Err(no_operation(operation, params)),
         }
     }
@@ -194,8 +209,8 @@ impl Core {
     /// otherwise.
     pub fn restart(&mut self, empty: bool) {
         if empty || !self.persistence {
-            let refused = std::mem::take(&mut self.refused);
-            *self = Self { next_id: self.next_id, changes: self.changes, refused, ..Self::new(self.persistence) };
+            let (refused, node) = (std::mem::take(&mut self.refused), format!("{}'", self.node));
+            *self = Self { next_id: self.next_id, changes: self.changes, refused, node, ..Self::new(self.persistence) };
             return;
         }
         let gone: Vec<String> =

@@ -2,12 +2,13 @@
 
 mod broker_in_memory;
 mod carrying;
+mod neighbours;
 
 use std::time::Duration;
 
 use broker_in_memory::MemoryBroker;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::engine::permit::{Granter, permit};
@@ -64,7 +65,7 @@ impl Bench {
 
     /// Up to the contents of the first read.
     async fn started(&mut self) -> Arc<Contents> {
-        assert_eq!(self.report().await, Link::Connected);
+        assert_eq!(self.report().await, Link::Connected(Some("node".into())));
         assert_eq!(self.report().await, Link::Reading);
         match self.report().await {
             Link::Contents(contents) => contents,
@@ -107,7 +108,7 @@ async fn changes_go_before_the_read_is_done_and_repairs_after_it() {
     bench.broker.state().slow.insert("getAddressNames", Duration::from_secs(3));
     bench.put("s/repair", Class::Repair, hold(queue("s/repair")));
     bench.put("s/change", Class::Change, hold(queue("s/change")));
-    assert_eq!(bench.report().await, Link::Connected);
+    assert_eq!(bench.report().await, Link::Connected(Some("node".into())));
     assert_eq!(bench.report().await, Link::Reading);
     assert_eq!(&*bench.outcome().await.slot, "s/change");
     assert!(matches!(bench.report().await, Link::Contents(_)));
@@ -165,7 +166,7 @@ async fn an_outage_is_told_once_and_another_reason_again() {
 async fn a_broker_that_cannot_be_read_is_told_with_its_words() {
     let mut bench = bench();
     bench.broker.state().refuses.insert("listQueues", "AMQ229213: User has no permission");
-    assert_eq!(bench.report().await, Link::Connected);
+    assert_eq!(bench.report().await, Link::Connected(Some("node".into())));
     assert_eq!(bench.report().await, Link::Reading);
     assert!(matches!(bench.report().await, Link::Unreadable(words) if words.contains("no permission")));
 }
@@ -230,6 +231,15 @@ async fn finishing_answers_what_is_under_way_and_takes_nothing_more() {
     assert_eq!(&*bench.outcome().await.slot, "s/a");
     bench.task.await.unwrap();
     assert!(!bench.broker.state().queues.contains_key("s/b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_does_not_say_which_it_is_is_served_all_the_same() {
+    let mut bench = bench();
+    bench.broker.state().refuses.insert("getNodeID", "AMQ229032: User has no permission");
+    assert_eq!(bench.report().await, Link::Connected(None));
+    assert_eq!(bench.report().await, Link::Reading);
+    assert!(matches!(bench.report().await, Link::Contents(_)));
 }
 
 #[tokio::test(start_paused = true)]

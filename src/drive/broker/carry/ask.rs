@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout};
 use super::{Carrier, Halt, OURS, owner_of};
 use crate::drive::broker::link::{Call, CallError};
 use crate::drive::broker::ops::{self, AddressInfo, ListedQueue, Refusal};
-use crate::messaging::broker::{ObservedQueue, Routing};
+use crate::messaging::broker::ObservedQueue;
 use crate::messaging::ids::Slot;
 
 /// Whose a queue is.
@@ -82,8 +82,22 @@ impl Carrier<'_> {
         }
     }
 
-    pub(super) async fn routing_types(&self, address: &str) -> Result<Option<Vec<Routing>>, Halt> {
-        Ok(self.address(address).await?.map(|info| info.types))
+    /// A queue on this address that another owner has made; where `alone`, also one that people made to stay.
+    pub(super) async fn anothers_on(&self, address: &str, alone: bool) -> Result<Option<ListedQueue>, Halt> {
+        // Names are cheap, while listing walks all queues of the broker.
+        let names = match self.call(ops::queues_on(address)).await {
+            Ok(answer) => ops::parse_names(&answer).map_err(|error| Halt::Dead(error.to_string()))?,
+            Err(halt) if halt.is(Refusal::NotFound) => return Ok(None),
+            Err(halt) => return Err(halt),
+        };
+        if names.iter().all(|name| self.memory().queues.contains_key(name.as_str())) {
+            return Ok(None);
+        }
+        let bound = self.listed(ops::list_bound(address)).await?;
+        Ok(bound.into_iter().find(|row| match row.user.starts_with(OURS) {
+            true => !row.is_of(self.owner),
+            false => alone && row.queue.durable && !row.by_itself,
+        }))
     }
 
     pub(super) async fn listed(&self, call: Call) -> Result<Vec<ListedQueue>, Halt> {

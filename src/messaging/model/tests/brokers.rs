@@ -286,7 +286,7 @@ fn contents_of_a_secret_that_no_broker_takes_cost_one_connection_and_not_all() {
     let again = reconnected(&mut w);
     let [TargetChange::Reconnect { target, incarnation }] = again.as_slice() else { panic!("{again:?}") };
     assert_eq!(*target, w.id("a"));
-    w.input(Input::Target(target.clone(), *incarnation, Link::Connected));
+    w.input(Input::Target(target.clone(), *incarnation, Link::Connected(None)));
     w.input(Input::Target(target.clone(), *incarnation, Link::Reading));
     w.input(Input::Target(target.clone(), *incarnation, Link::Contents(Default::default())));
     let next = reconnected(&mut w);

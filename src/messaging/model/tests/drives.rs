@@ -31,12 +31,14 @@ impl World {
     fn connect(&mut self, id: &TargetId) {
         let Some(broker) = self.brokers.get_mut(id) else { return };
         let (up, incarnation, contents) = (broker.up, broker.incarnation, broker.contents());
+        let node = broker.node.clone();
         if incarnation == 0 {
             return;
         }
         if up {
             self.live.insert(id.clone());
-            self.input(Input::Target(id.clone(), incarnation, Link::Connected));
+            let node = node.unwrap_or_else(|| format!("{id:?}").into());
+            self.input(Input::Target(id.clone(), incarnation, Link::Connected(Some(node))));
             self.input(Input::Target(id.clone(), incarnation, Link::Reading));
             self.input(Input::Target(id.clone(), incarnation, Link::Contents(contents)));
         } else {

@@ -21,4 +21,5 @@ mod routers;
 mod samples;
 mod services;
 mod steps;
+mod twins;
 mod world;

@@ -10,6 +10,8 @@ use crate::messaging::ids::Slot;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Broker {
     pub up: bool,
+    /// Its id, where that is not its name's.
+    pub node: Option<std::sync::Arc<str>>,
     pub queues: BTreeMap<Slot, ObservedQueue>,
     pub addresses: BTreeMap<Slot, Vec<Routing>>,
     pub settings: BTreeMap<Slot, Settings>,

@@ -145,6 +145,7 @@ impl State {
                 Ok(Value::Object(merged).to_string().into())
             }
             "listQueues" => self.list(&serde_json::from_str(&text(0)).unwrap()),
+            "getNodeID" => Ok(json!("node")),
             "getAddressNames" => Ok(json!(self.addresses.keys().collect::<Vec<_>>())),
             "getAddressInfo" => match self.addresses.get(&text(0)) {
                 Some(types) => {
@@ -155,6 +156,12 @@ impl State {
                 None => Err("AMQ229203: Address Does Not Exist".into()),
             },
             "closeConsumerConnectionsForAddress" => Ok(json!(true)),
+            "getQueueNames" => {
+                let name = call.resource.strip_prefix("address.").unwrap();
+                self.addresses.get(name).ok_or("AMQ229067: Cannot find resource with name")?;
+                let bound = self.queues.iter().filter(|(_, queue)| queue.address == name);
+                Ok(json!(bound.map(|(queue, _)| queue).collect::<Vec<_>>()))
+            }
             "getMessageCount" => {
                 let name = call.resource.strip_prefix("queue.").unwrap();
                 let queue = self.queues.get(name).ok_or("AMQ229067: Cannot find resource with name")?;

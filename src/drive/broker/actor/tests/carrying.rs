@@ -3,12 +3,12 @@
 use super::broker_in_memory::QueueState;
 use super::*;
 
-fn multicast(slot: &str) -> Entry {
+pub fn multicast(slot: &str) -> Entry {
     let settings = Some(Settings::default());
     Entry { address: slot.into(), routing: Routing::Multicast, queue: None, settings, ground: None }
 }
 
-fn subscription(slot: &str, topic: &str, max_consumers: i32) -> Entry {
+pub fn subscription(slot: &str, topic: &str, max_consumers: i32) -> Entry {
     Entry {
         address: topic.into(),
         routing: Routing::Multicast,
@@ -18,23 +18,23 @@ fn subscription(slot: &str, topic: &str, max_consumers: i32) -> Entry {
     }
 }
 
-fn gone(entry: Entry, only_if_empty: bool) -> Wish {
+pub fn gone(entry: Entry, only_if_empty: bool) -> Wish {
     Wish::Gone { entry: Arc::new(entry), only_if_empty }
 }
 
-fn instead(entry: Entry) -> Wish {
+pub fn instead(entry: Entry) -> Wish {
     Wish::Hold { entry: Arc::new(entry), replace: true }
 }
 
 impl Bench {
-    async fn does(&mut self, slot: &str, wish: Wish) -> Result<Done, String> {
+    pub async fn does(&mut self, slot: &str, wish: Wish) -> Result<Done, String> {
         self.broker.state().calls.clear();
         self.put(slot, Class::Change, wish);
         self.outcome().await.result
     }
 }
 
-async fn ready() -> Bench {
+pub async fn ready() -> Bench {
     let mut bench = bench();
     bench.started().await;
     bench

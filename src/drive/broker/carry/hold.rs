@@ -1,0 +1,203 @@
+//! What a slot shall hold is made, or changed to fit.
+
+use super::{Carrier, Halt, owner_of};
+use crate::drive::broker::ops::{self, AddressInfo, Refusal};
+use crate::messaging::broker::{Entry, ObservedQueue, Queue, Routing, is_ground};
+use crate::messaging::ids::Slot;
+
+impl Carrier<'_> {
+    pub(super) async fn hold(&self, slot: &Slot, entry: &Entry, replace: bool) -> Result<(), Halt> {
+        match &entry.queue {
+            Some(queue) => self.hold_queue(entry, queue, replace).await,
+            None => self.hold_address(slot, entry, replace).await,
+        }
+    }
+
+    async fn hold_queue(&self, entry: &Entry, queue: &Queue, replace: bool) -> Result<(), Halt> {
+        let owns_address = entry.settings.is_some();
+        let (there, differs, address) =
+            futures::future::join3(self.ours(&queue.name), self.settings_differ(entry), async {
+                if owns_address { self.address(&entry.address).await } else { Ok(None) }
+            })
+            .await;
+        let (there, differs, address) = (there?, differs?, address?);
+        // Nothing is written before it is known that nobody else has the name.
+        match (&there, &address) {
+            (Some(there), _) if !fits(entry, queue, there) && !replace => return Err(self.misfit(there).await?),
+            (None, Some(address)) => self.unclaimed(entry, address, replace).await?,
+            _ => {}
+        }
+        // The broker would make an address serve both routing types: that is for whoever made it to say.
+        let other = address.as_ref().filter(|address| address.types != [entry.routing]);
+        let make_address = owns_address && (address.is_none() || other.is_some());
+        let new = there.is_none();
+        let making = async {
+            if differs.is_some() {
+                self.put_settings(entry).await?;
+            }
+            if let Some(there) = there
+                && self.settle_difference(entry, queue, &there, replace).await?
+            {
+                return Ok(());
+            }
+            if let Some(other) = other {
+                self.make_room(entry, other, replace).await?;
+            }
+            self.make_queue(entry, queue, make_address, replace).await
+        };
+        self.or_take_back(entry, differs.as_ref().filter(|_| new), making.await).await
+    }
+
+    async fn make_queue(&self, entry: &Entry, queue: &Queue, make_address: bool, replace: bool) -> Result<(), Halt> {
+        // The address is made by its owner only: a subscription without its topic is refused.
+        let made = self.call(ops::create_queue(queue, &entry.address, entry.routing, self.owner, make_address)).await;
+        match made {
+            Ok(_) => {}
+            // Somebody was quicker, or an answer got lost: what is there decides.
+            Err(halt) if halt.is(Refusal::AlreadyExists) => match self.find_ours(&queue.name).await? {
+                Some(there) if self.settle_difference(entry, queue, &there, replace).await? => return Ok(()),
+                _ => return Err(halt),
+            },
+            Err(halt) => return Err(halt),
+        }
+        self.remember(entry, queue);
+        Ok(())
+    }
+
+    /// Refuses a name under which an address is there and no queue of ours, where somebody else has it.
+    async fn unclaimed(&self, entry: &Entry, there: &AddressInfo, replace: bool) -> Result<(), Halt> {
+        if !replace && !there.by_itself && there.types != [entry.routing] {
+            return Err(another_routing(entry, &there.types));
+        }
+        // On an address of ours that hands each message to one queue, another's queue would take a part of them.
+        let alone = entry.queue.is_some() && there.types == [entry.routing];
+        match self.anothers_on(&entry.address, alone).await? {
+            None => Ok(()),
+            Some(row) => Err(Halt::Refused(format!(
+                "address {} is there already, with queue {} of {}: remove that, or use another address",
+                entry.address,
+                row.queue.name,
+                owner_of(&row),
+            ))),
+        }
+    }
+
+    /// Refuses to make another queue of one of ours without being told so.
+    async fn misfit(&self, there: &ObservedQueue) -> Result<Halt, Halt> {
+        let messages = self.count(&there.name).await?.unwrap_or(there.messages);
+        let durable = if there.durable { "durable" } else { "non-durable" };
+        Ok(Halt::Refused(format!(
+            "queue {} is there already as a {durable} {} queue of address {} and holds {messages} messages: delete \
+             what stands for it, or use another address",
+            there.name,
+            there.routing.as_str(),
+            there.address,
+        )))
+    }
+
+    /// Brings a queue of ours that is there already to what is wanted; false: it was destroyed to make room.
+    async fn settle_difference(
+        &self,
+        entry: &Entry,
+        queue: &Queue,
+        there: &ObservedQueue,
+        replace: bool,
+    ) -> Result<bool, Halt> {
+        if fits(entry, queue, there) {
+            if there.max_consumers != queue.max_consumers {
+                self.call(ops::update_queue(&queue.name, queue.max_consumers)).await?;
+            }
+            self.remember(entry, queue);
+            return Ok(true);
+        }
+        if !replace {
+            return Err(self.misfit(there).await?);
+        }
+        self.destroy(&there.name).await?;
+        if there.address == there.name && there.address != entry.address {
+            // It owned its address; the new one is bound elsewhere.
+            self.delete_address(&there.address).await?;
+            self.call(ops::remove_settings(&there.address)).await?;
+        }
+        Ok(false)
+    }
+
+    async fn hold_address(&self, slot: &Slot, entry: &Entry, replace: bool) -> Result<(), Halt> {
+        if is_ground(slot) {
+            return match self.settings_differ(entry).await? {
+                Some(_) => self.put_settings(entry).await,
+                None => Ok(()),
+            };
+        }
+        let (differs, there) = futures::future::join(self.settings_differ(entry), self.address(&entry.address)).await;
+        let (differs, mut there) = (differs?, there?);
+        if let Some(there) = &there {
+            self.unclaimed(entry, there, replace).await?;
+        }
+        if replace {
+            if let Some(there) = self.ours(slot).await? {
+                self.destroy(&there.name).await?;
+            }
+            if there.as_ref().is_some_and(|there| there.types != [entry.routing]) {
+                self.delete_address(&entry.address).await?;
+                there = None;
+            }
+        }
+        let making = async {
+            if differs.is_some() {
+                self.put_settings(entry).await?;
+            }
+            if let Some(there) = there.as_ref().filter(|there| !there.types.contains(&entry.routing)) {
+                self.make_room(entry, there, false).await?;
+            } else if there.is_some() {
+                return Ok(());
+            }
+            match self.call(ops::create_address(&entry.address, entry.routing)).await {
+                Err(halt) if halt.is(Refusal::AlreadyExists) => match self.address(&entry.address).await? {
+                    // An answer got lost.
+                    Some(there) if there.types.contains(&entry.routing) => Ok(()),
+                    there => Err(another_routing(entry, &there.map(|there| there.types).unwrap_or_default())),
+                },
+                made => made.map(|_| ()),
+            }
+        };
+        self.or_take_back(entry, differs.as_ref(), making.await).await?;
+        self.memory().addresses.insert(slot.clone(), ());
+        Ok(())
+    }
+
+    /// Takes an address away that routes in another way: with `replace`, or where the broker made it by itself for
+    /// somebody who came there, with nothing but what goes with those who did.
+    async fn make_room(&self, entry: &Entry, there: &AddressInfo, replace: bool) -> Result<(), Halt> {
+        match self.delete_address_of(&entry.address, !replace).await {
+            Err(Halt::Refused(_)) if !replace => Err(another_routing(entry, &there.types)),
+            deleted => deleted,
+        }
+    }
+
+    fn remember(&self, entry: &Entry, queue: &Queue) {
+        let observed = ObservedQueue {
+            name: queue.name.clone(),
+            address: entry.address.clone(),
+            routing: entry.routing,
+            durable: queue.durable,
+            max_consumers: queue.max_consumers,
+            messages: 0,
+        };
+        self.memory().queues.insert(queue.name.clone(), observed);
+    }
+}
+
+/// Whether a queue of ours is one that can be changed to what is wanted.
+fn fits(entry: &Entry, queue: &Queue, there: &ObservedQueue) -> bool {
+    there.address == entry.address && there.routing == entry.routing && there.durable == queue.durable
+}
+
+fn another_routing(entry: &Entry, there: &[Routing]) -> Halt {
+    let there: Vec<&str> = there.iter().map(|routing| routing.as_str()).collect();
+    let (address, wanted) = (&entry.address, entry.routing.as_str());
+    Halt::Refused(format!(
+        "address {address} is there already as {} and not as {wanted}: remove it, or use another address",
+        there.join(", ")
+    ))
+}
