@@ -1,6 +1,6 @@
 //! What a broker must hold, as values: the vocabulary that the model and the broker drive share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ids::Slot;
@@ -196,6 +196,8 @@ pub struct ObservedQueue {
 pub struct Contents {
     /// The queues with our owner, and only those, by name.
     pub queues: BTreeMap<Slot, ObservedQueue>,
+    /// The slots without a queue that carry our mark: addresses, and settings of spaces.
+    pub marks: BTreeSet<Slot>,
     /// All addresses of the broker that start with a prefix we gave, with their routing types.
     pub addresses: BTreeMap<Slot, Vec<Routing>>,
 }

@@ -145,6 +145,12 @@ pub fn matches_contents(entry: &Entry, contents: &super::broker::Contents) -> bo
     address && queue
 }
 
+/// An entry for taking away an address that carries our mark and that no Address stands for any more.
+pub fn marked(slot: &Slot) -> Arc<Entry> {
+    let settings = Some(Settings::default());
+    Arc::new(Entry { address: slot.clone(), routing: Routing::Multicast, queue: None, settings, ground: None })
+}
+
 /// An empty entry under a slot's name, for taking away what no Address stands for any more.
 pub fn leftover(slot: &Slot, queue: &super::broker::ObservedQueue) -> Arc<Entry> {
     Arc::new(Entry {

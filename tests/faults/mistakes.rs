@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::observer::{Observer, event, send, take};
+use crate::observer::{Observer, event, events, send, take};
 use crate::support::{CONFIG, Kind, SPACE, Tenant, World};
 
 /// Takes the finalizer off and deletes the object, which is gone at once then.
@@ -105,6 +105,49 @@ async fn what_a_stripped_finalizer_leaves_behind_is_kept_while_it_holds_messages
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_stripped_finalizer_leaves_of_topics_and_spaces_goes_with_the_next_look() -> Result<()> {
+    let world = World::shared().await?;
+    let tenant = world.tenant("stripped-topics").await?.driven_by("stripped-topics");
+    let mut operator = world.operator("stripped-topics", &[]).await?;
+    tenant.data_plane(&[("broker", &world.broker)]).await?;
+    tenant.space("second", CONFIG).await?;
+    tenant.ready(Kind::AddressSpace, &["second"]).await?;
+    tenant.ready_address("news", json!({"type": "topic", "messageTtl": {"maximum": "1h"}})).await?;
+    tenant.ready_address("stays", json!({"type": "topic"})).await?;
+    tenant.ready_address("alerts", json!({"type": "multicast", "addressSpace": "second"})).await?;
+    let mut observer = Observer::of(&world.broker).await?;
+    let all = |name: &str| format!("{}.{name}", tenant.namespace);
+    let closed = observer.settings(&all("second/nobody")).await?;
+    ensure!(closed["autoCreateQueues"] == false, "{closed:?}");
+
+    operator.terminate().await?;
+    for name in ["news", "alerts"] {
+        strip_and_delete(&tenant, name).await?;
+    }
+    tenant.change(Kind::AddressSpace, "second", json!({"metadata": {"finalizers": null}})).await?;
+    tenant.delete(Kind::AddressSpace, "second").await?;
+    tenant.gone(Kind::AddressSpace, "second").await?;
+    let _operator = world.operator("stripped-topics", &[]).await?;
+    observer.without_queue(&format!("_waystation/{}", all("second/alerts"))).await?;
+    observer.without_queue(&format!("_waystation/{}", all("shop/news"))).await?;
+    let left = observer.addresses(&all("")).await?;
+    ensure!(left.iter().eq([&all("shop/stays")]), "left over: {left:?}");
+    // The settings of a space go after all that they are for.
+    resync(&tenant, CONFIG, "1").await?;
+    observer.without_queue(&format!("_waystation/{}", all("second/"))).await?;
+    let nobodys = observer.settings("nobodys").await?;
+    for name in ["second/nobody", "second/alerts"] {
+        let left = observer.settings(&all(name)).await?;
+        ensure!(left == nobodys, "settings of {name} are left over: {left:?}");
+    }
+    ensure!(observer.settings(&all("shop/news")).await? == observer.settings(&all("shop/nobody")).await?);
+    let marks = observer.queues(&format!("_waystation/{}", all(""))).await?;
+    let marks: Vec<&String> = marks.keys().collect();
+    ensure!(marks.len() == 2, "what is there has its marks: {marks:?}");
+    tenant.ready(Kind::Address, &["stays"]).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_owner_on_the_same_broker_takes_nothing_away() -> Result<()> {
     let world = World::shared().await?;
     let (first, second) = (world.tenant("first-owner").await?, world.tenant("second-owner").await?);
@@ -132,6 +175,8 @@ async fn another_owner_on_the_same_broker_takes_nothing_away() -> Result<()> {
         ("orders", "topic", Some(&short)),
         ("orders", "multicast", None),
         ("news", "queue", Some(&short)),
+        ("news", "topic", Some(&short)),
+        ("news", "multicast", None),
         ("archive", "deadLetter", None),
     ] {
         let wanted = first.name(name);
@@ -143,7 +188,10 @@ async fn another_owner_on_the_same_broker_takes_nothing_away() -> Result<()> {
         }
         second.address(&object, spec).await?;
         let words = second.reason(Kind::Address, &object, "BrokerRefused").await?;
-        ensure!(words.contains(&wanted), "{words}");
+        ensure!(
+            words.contains(&wanted) && (kind == "queue" || words.contains("waystation:") || name != "news"),
+            "{words}"
+        );
         let now = observer.settings_of(&names).await?;
         ensure!(now == set, "{object}: before {set:?}, now {now:?}");
         second.delete(Kind::Address, &object).await?;
@@ -192,6 +240,9 @@ async fn queues_that_people_made_are_left_alone() -> Result<()> {
     observer.call("broker", "createQueue", json!([theirs.to_string(), false])).await?;
     let before = observer.queues("people").await?;
     ensure!(before.len() == 5, "{before:?}");
+    // One that is left over, so that it shows when the broker has been looked at.
+    tenant.ready_address("lost", json!({"type": "queue"})).await?;
+    send(&world.broker, &tenant.name("lost"), &["ours"]).await?;
 
     tenant.address("claimed", json!({"type": "queue"})).await?;
     let words = tenant.reason(Kind::Address, "claimed", "BrokerRefused").await?;
@@ -201,8 +252,15 @@ async fn queues_that_people_made_are_left_alone() -> Result<()> {
     resync(&tenant, CONFIG, "1").await?;
     prune(&tenant, "1").await?;
     operator.terminate().await?;
+    strip_and_delete(&tenant, "lost").await?;
     let _operator = world.operator("people", &[]).await?;
-    resync(&tenant, CONFIG, "2").await?;
+    event(&tenant, Kind::RouterConfig, CONFIG, "OrphanedQueue", &tenant.name("lost")).await?;
+    orphans(&tenant, 1).await?;
+    let told = events(&tenant, Kind::RouterConfig, CONFIG).await?;
+    let orphaned: Vec<_> = told.iter().filter(|(reason, _)| reason == "OrphanedQueue").collect();
+    ensure!(orphaned.len() == 1, "{orphaned:?}");
+    prune(&tenant, "2").await?;
+    observer.without_queue(&tenant.name("lost")).await?;
     orphans(&tenant, 0).await?;
 
     // The topic cannot go without their queue: it waits, and says for what.

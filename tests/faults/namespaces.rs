@@ -53,6 +53,13 @@ async fn nothing_is_left(tenant: &Tenant<'_>) -> Result<()> {
     let mut observer = Observer::of(&tenant.world.broker).await?;
     let left = observer.addresses(&tenant.name("")).await?;
     ensure!(left.is_empty(), "left over on the broker: {left:?}");
+    let nobodys = observer.settings("nobodys").await?;
+    for name in ["orders", "news", "dead", "nobody"] {
+        let left = observer.settings(&tenant.name(name)).await?;
+        ensure!(left == nobodys, "settings of {name} are left over: {left:?}");
+    }
+    let marks = observer.queues(&format!("_waystation/{}", tenant.name(""))).await?;
+    ensure!(marks.is_empty(), "marks are left over: {marks:?}");
     Ok(())
 }
 

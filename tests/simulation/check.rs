@@ -88,6 +88,15 @@ pub fn spoilt(address: &Value) -> bool {
     address["spec"]["maxSizeBytes"].is_string()
 }
 
+/// Where the queues are that say whose an address is.
+const MARKS: &str = "_waystation/";
+
+/// What a queue says the owner of.
+fn marked(queue: &str) -> Option<String> {
+    let slot = queue.strip_prefix(MARKS)?;
+    Some(if slot.ends_with('/') { format!("{slot}*.#") } else { slot.to_owned() })
+}
+
 impl<'a> Scene<'a> {
     /// As everything is now.
     pub fn of(world: &'a World) -> Self {
@@ -320,6 +329,10 @@ impl Scene<'_> {
         if !routes {
             return Err(format!("Ready, and {on} has no {} address {}", wanted.routing, wanted.address));
         }
+        let mark = broker.core.queue(&format!("{MARKS}{slot}"));
+        if wanted.queue.is_none() && mark.is_none_or(|mark| mark.user != self.user_of(address)) {
+            return Err(format!("Ready, and nothing on {on} says whose {slot} is"));
+        }
         if let Some((durable, consumers)) = wanted.queue {
             let Some(queue) = broker.core.queue(&slot) else {
                 return Err(format!("Ready, and {on} has no queue {slot}"));
@@ -398,7 +411,8 @@ impl Scene<'_> {
             let (Some(broker), on) = (self.world.brokers.get(text(&named["host"])), text(&named["name"])) else {
                 continue;
             };
-            for (name, queue) in broker.core.queues().filter(|(name, queue)| queue.user == user && !here(name, on)) {
+            let (marks, queues): (Vec<_>, Vec<_>) = broker.core.queues().partition(|(name, _)| marked(name).is_some());
+            for (name, queue) in queues.into_iter().filter(|(name, queue)| queue.user == user && !here(name, on)) {
                 orphans += 1;
                 if queue.messages == 0 {
                     found.push(format!("queue {name} is left over on {on}, empty"));
@@ -407,6 +421,9 @@ impl Scene<'_> {
                 }
             }
             let left = broker.core.addresses().map(|(name, _)| ("address", name.to_owned()));
+            let left = left.filter(|(_, name)| !name.starts_with(MARKS));
+            let marks = marks.into_iter().filter_map(|(name, _)| Some(("mark of", marked(name)?)));
+            let left = left.chain(marks);
             let left = left.chain(broker.core.settings().map(|(name, _)| ("settings of", name.to_owned())));
             for (what, name) in left.filter(|(_, name)| name.starts_with(&other) == (index == 1)) {
                 let fine = if let Some(space) = name.strip_suffix("/*.#") {

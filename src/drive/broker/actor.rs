@@ -189,13 +189,12 @@ impl Work {
                         SessionEvent::QueueRemoved { queue, .. } => (queue, true),
                         SessionEvent::AddressRemoved { address } => (address, false),
                     };
-                    let ours = carrier.removed(&name, queue);
-                    let name = Slot::from(name);
+                    let lost = carrier.removed(&name, queue);
                     if reading.is_some() {
-                        newer.insert(name.clone());
+                        newer.insert(lost.clone().unwrap_or_else(|| name.into()));
                     }
-                    if ours {
-                        self.report(Link::Lost(name)).await?;
+                    if let Some(slot) = lost {
+                        self.report(Link::Lost(slot)).await?;
                     }
                 }
                 Some((job, result)) = jobs.next(), if !jobs.is_empty() => {

@@ -6,6 +6,7 @@
 mod ask;
 mod gone;
 mod hold;
+mod mark;
 mod settings;
 
 use std::collections::{BTreeSet, HashMap};
@@ -54,6 +55,8 @@ struct Memory {
     queues: Known<ObservedQueue>,
     /// Our addresses without a queue, as made or read on this session.
     addresses: Known<()>,
+    /// Slots without a queue that carry our mark.
+    marks: Known<()>,
     /// Removals of our own that are not yet told back, with their number and time.
     leaving: Known<(u32, Instant)>,
     /// Settings in force where an address has none of its own, by prefix.
@@ -88,6 +91,7 @@ impl<'a> Carrier<'a> {
         let memory = Memory {
             queues: Known::with_hasher(seeds()),
             addresses: Known::with_hasher(seeds()),
+            marks: Known::with_hasher(seeds()),
             leaving: Known::with_hasher(seeds()),
             base: HashMap::with_hasher(seeds()),
         };
@@ -111,10 +115,14 @@ impl<'a> Carrier<'a> {
         for name in plain.filter(|name| !newer.contains(*name)) {
             memory.addresses.insert(name.clone(), ());
         }
+        memory.marks.retain(|name, ()| newer.contains(name));
+        for name in contents.marks.iter().filter(|name| !newer.contains(*name)) {
+            memory.marks.insert(name.clone(), ());
+        }
     }
 
-    /// A removal was told: whether something of ours went by another's hand.
-    pub fn removed(&self, name: &str, queue: bool) -> bool {
+    /// A removal was told: the slot, where something of ours went by another's hand.
+    pub fn removed(&self, name: &str, queue: bool) -> Option<Slot> {
         let mut memory = self.memory();
         if let Some((count, since)) = memory.leaving.get_mut(name) {
             let fresh = since.elapsed() < ECHO;
@@ -123,10 +131,14 @@ impl<'a> Carrier<'a> {
                 memory.leaving.remove(name);
             }
             if fresh {
-                return false;
+                return None;
             }
         }
-        if queue { memory.queues.remove(name).is_some() } else { memory.addresses.remove(name).is_some() }
+        if let Some(slot) = ops::marked(name).filter(|_| queue) {
+            return memory.marks.remove(&slot).map(|()| slot);
+        }
+        let ours = if queue { memory.queues.remove(name).is_some() } else { memory.addresses.remove(name).is_some() };
+        ours.then(|| name.into())
     }
 
     /// Carries one job out.

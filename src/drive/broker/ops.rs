@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::link::Call;
-use crate::messaging::broker::{ObservedQueue, Queue, Routing, Settings};
+use crate::messaging::broker::{ObservedQueue, Queue, Routing, Settings, ground, is_ground};
 use crate::messaging::ids::Slot;
 
 /// The broker's own page size when none is given; `maxSizeBytes` below the page size is refused.
@@ -68,6 +68,50 @@ pub fn create_queue(queue: &Queue, address: &str, routing: Routing, owner: &str,
         "user": user(owner),
     });
     broker("createQueue", json!([configuration.to_string(), false]))
+}
+
+/// What the names of marks begin with; no Address's does.
+pub const MARKS: &str = "_waystation/";
+
+/// The name of the queue that says whose a slot is which has no queue of its own.
+pub fn mark(slot: &str) -> String {
+    // The settings of a space have wildcards in their name, which mean something to a broker.
+    let ground = is_ground(slot).then(|| slot.trim_end_matches("*.#"));
+    format!("{MARKS}{}", ground.unwrap_or(slot))
+}
+
+/// The slot that a queue of this name marks, if it is one that does.
+pub fn marked(queue: &str) -> Option<Slot> {
+    let slot = queue.strip_prefix(MARKS).filter(|slot| !slot.is_empty())?;
+    Some(if slot.ends_with('/') { ground(slot) } else { slot.into() })
+}
+
+/// Marks a slot. The queue is on an address of marks beside the slot's own, so that nothing changes for who sends or
+/// receives there; it takes no messages and no consumers.
+pub fn create_mark(slot: &str, owner: &str) -> Call {
+    let space = slot.split_once('/').map_or("", |(space, _)| space);
+    let configuration = json!({
+        "name": mark(slot),
+        "address": format!("{MARKS}{space}"),
+        "routing-type": Routing::Multicast.as_str(),
+        "durable": true,
+        "max-consumers": 0,
+        "enabled": false,
+        "auto-create-address": true,
+        "auto-delete": false,
+        "user": user(owner),
+    });
+    broker("createQueue", json!([configuration.to_string(), false]))
+}
+
+/// Takes a mark away; the address of marks goes with the last one.
+pub fn destroy_mark(slot: &str) -> Call {
+    broker("destroyQueue", json!([mark(slot), true, true]))
+}
+
+/// Asks for the `user` of a queue, whoever's.
+pub fn queue_user(queue: &str) -> Call {
+    Call { resource: format!("queue.{queue}"), operation: "getUser", params: json!([]) }
 }
 
 /// Changes how many consumers a queue takes; consumers that are there stay.

@@ -57,7 +57,10 @@ pub async fn read(
         let rows = ops::parse_queues(&answer).map_err(unreadable)?;
         let last = rows.queues.is_empty() || u64::from(page) * u64::from(PAGE) >= rows.total;
         for row in rows.queues.into_iter().filter(|row| row.is_of(owner)) {
-            contents.queues.insert(row.queue.name.clone(), row.queue);
+            match ops::marked(&row.queue.name) {
+                Some(slot) => drop(contents.marks.insert(slot)),
+                None => drop(contents.queues.insert(row.queue.name.clone(), row.queue)),
+            }
         }
         if last {
             break;
@@ -73,8 +76,8 @@ pub async fn read(
             Some(routing) => {
                 contents.addresses.insert(name, vec![routing]);
             }
-            // The broker's own.
-            None if name.starts_with('$') || name.starts_with("activemq.") => {}
+            // The broker's own, and what marks are on.
+            None if name.starts_with('$') || name.starts_with("activemq.") || name.starts_with(ops::MARKS) => {}
             None => others.push(name),
         }
     }

@@ -3,7 +3,7 @@
 use super::Model;
 use super::state::{Progress, SlotState, Want};
 use crate::messaging::broker::{Class, is_ground};
-use crate::messaging::entry::{Effective, leftover, matches_contents};
+use crate::messaging::entry::{Effective, leftover, marked, matches_contents};
 use crate::messaging::ids::{Slot, TargetId};
 use crate::messaging::names;
 use crate::messaging::status::TargetState;
@@ -142,5 +142,59 @@ impl Model {
         for (slot, messages) in orphans {
             self.tell_orphan(id, &slot, messages);
         }
+        self.take_leftover_marks(id, contents, gone, send);
+    }
+
+    /// What carries our mark and nobody stands for: addresses on which nothing is, and settings of spaces once nothing of
+    /// the space is there any more.
+    fn take_leftover_marks(
+        &mut self,
+        id: &TargetId,
+        contents: &crate::messaging::broker::Contents,
+        gone: &crate::maps::Set<Slot>,
+        send: &mut Vec<Slot>,
+    ) {
+        let Some(config) = self.configs.get(&id.config) else { return };
+        let Some(target) = config.targets.get(&id.name) else { return };
+        let single = config.obj.single;
+        let left = contents.marks.iter().filter(|slot| !gone.contains(*slot) && !target.slots.contains_key(*slot));
+        let left = left.filter(|slot| !self.unreadable(single, slot));
+        let left = left.filter(|slot| match is_ground(slot) {
+            true => self.is_ground_left(id, slot, contents),
+            false => {
+                // Its subscriptions, and what they hold, go first.
+                let used = contents.queues.values().any(|queue| queue.address == **slot);
+                !used && !self.claimed(id, slot) && !self.stands_elsewhere(id, slot)
+            }
+        });
+        let left: Vec<Slot> = left.cloned().collect();
+        for slot in left {
+            let space = names::space_of(&slot).unwrap_or_else(|| id.config.clone());
+            let mut state = SlotState::ground(&slot, &space);
+            if is_ground(&slot) {
+                state.want = Want::Gone { only_if_empty: false };
+            } else {
+                (state.entry, state.seen) = (marked(&slot), false);
+                state.want = Want::Gone { only_if_empty: true };
+            }
+            let Some(target) = self.target_mut(id) else { return };
+            target.slots.insert(slot.clone(), state);
+            send.push(slot);
+        }
+    }
+
+    /// Whether a space is not known by whose settings are there, and nothing of it is.
+    fn is_ground_left(&self, id: &TargetId, slot: &Slot, contents: &crate::messaging::broker::Contents) -> bool {
+        let Some(space) = names::space_of(slot) else { return false };
+        let owner = |key| self.configs.get(key).map(|config| &config.obj.owner);
+        let known = self.spaces.get(&space);
+        if known.is_some_and(|space| owner(&space.obj.config).is_none_or(|of| Some(of) == owner(&id.config))) {
+            return false;
+        }
+        let prefix = names::prefix(&space, false);
+        let within = |other: &&Slot| other.starts_with(&*prefix) && *other != slot;
+        let Some(target) = self.target(id) else { return false };
+        let (queues, marks) = (contents.queues.keys().filter(within), contents.marks.iter().filter(within));
+        queues.count() + marks.count() + target.slots.keys().filter(within).count() == 0
     }
 }

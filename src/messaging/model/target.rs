@@ -146,6 +146,8 @@ impl Model {
                     state.progress = Progress::NotEmpty;
                     again = Some(target.draining.found(slot, messages, retry_at, &timing) - retry_at);
                 }
+                // Somebody receives there, or has a queue on it: it is looked at again with the next comparison.
+                _ if state.entry.queue.is_none() => drop(target.slots.remove(slot)),
                 _ => {
                     state.progress = Progress::NotEmpty;
                     target.orphans.insert(slot.clone(), messages);

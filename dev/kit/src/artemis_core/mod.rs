@@ -158,6 +158,8 @@ impl Core {
             }
             _ => match resource.strip_prefix("queue.").and_then(|name| self.queues.get(name)) {
                 Some(queue) if operation == "getMessageCount" => Ok(Value::from(queue.messages)),
+                Some(queue) if operation == "getUser" && queue.user.is_empty() => Ok(Value::Null),
+                Some(queue) if operation == "getUser" => Ok(Value::from(queue.user.as_str())),
                 Some(_) => Err(no_operation(operation, params)),
                 None => Err(format!("AMQ229067: Cannot find resource with name {resource}")),
             },

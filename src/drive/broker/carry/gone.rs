@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use super::ask::Standing;
+use super::mark::Claim;
 use super::settings::prefix_of;
 use super::{Carrier, Halt, OURS, owner_of};
 use crate::drive::broker::ops::{self, ListedQueue, Refusal};
@@ -30,8 +31,18 @@ impl Carrier<'_> {
             }
         }
         let owns_address = entry.settings.is_some() && !is_ground(&entry.address);
+        let mut marked = false;
+        if entry.settings.is_some() && entry.queue.is_none() {
+            match self.claim(&entry.address).await? {
+                Claim::Anothers(_) => return Ok(Done::Gone),
+                Claim::Ours => marked = true,
+                // Of before, or never made.
+                Claim::Nobodys => {}
+            }
+        }
         if owns_address
             && !had
+            && !marked
             && let Some(there) = self.address(&entry.address).await?
             && (!there.types.contains(&entry.routing) || self.anothers_on(&entry.address, false).await?.is_some())
         {
@@ -40,10 +51,18 @@ impl Carrier<'_> {
         }
         if entry.settings.is_some() {
             // Settings go last: as long as they are there, nothing is created by itself in this place.
-            if owns_address {
+            if owns_address && entry.queue.is_none() && only_if_empty {
+                if !self.delete_if_unused(&entry.address).await? {
+                    return Ok(Done::NotEmpty { messages: 0 });
+                }
+            } else if owns_address {
                 self.delete_address(&entry.address).await?;
             }
             self.remove_settings(entry).await?;
+        }
+        if marked {
+            // After all that it stands for.
+            self.unmark(&entry.address).await?;
         }
         Ok(Done::Gone)
     }
@@ -121,6 +140,18 @@ impl Carrier<'_> {
         match self.call(ops::delete_address(address, true)).await {
             Err(halt) if !halt.is(Refusal::NotFound) => Err(halt),
             _ => Ok(()),
+        }
+    }
+
+    /// Deletes an address on which nothing is, not even a consumer's queue; whether it is gone.
+    async fn delete_if_unused(&self, address: &Slot) -> Result<bool, Halt> {
+        match self.call(ops::delete_address(address, false)).await {
+            Err(halt) if halt.is(Refusal::InUse) => Ok(false),
+            Err(halt) if !halt.is(Refusal::NotFound) => Err(halt),
+            _ => {
+                self.memory().addresses.remove(address);
+                Ok(true)
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a slot shall hold is made, or changed to fit.
 
+use super::mark::{Claim, anothers};
 use super::{Carrier, Halt, owner_of};
 use crate::drive::broker::ops::{self, AddressInfo, Refusal};
 use crate::messaging::broker::{Entry, ObservedQueue, Queue, Routing, is_ground};
@@ -45,7 +46,12 @@ impl Carrier<'_> {
             }
             self.make_queue(entry, queue, make_address, replace).await
         };
-        self.or_take_back(entry, differs.as_ref().filter(|_| new), making.await).await
+        self.or_take_back(entry, differs.as_ref().filter(|_| new), making.await).await?;
+        if replace && matches!(self.claim(&queue.name).await?, Claim::Ours) {
+            // Of what was there before; its queue says whose it is now.
+            self.unmark(&queue.name).await?;
+        }
+        Ok(())
     }
 
     async fn make_queue(&self, entry: &Entry, queue: &Queue, make_address: bool, replace: bool) -> Result<(), Halt> {
@@ -124,13 +130,17 @@ impl Carrier<'_> {
 
     async fn hold_address(&self, slot: &Slot, entry: &Entry, replace: bool) -> Result<(), Halt> {
         if is_ground(slot) {
-            return match self.settings_differ(entry).await? {
-                Some(_) => self.put_settings(entry).await,
-                None => Ok(()),
-            };
+            return self.hold_ground(slot, entry).await;
         }
-        let (differs, there) = futures::future::join(self.settings_differ(entry), self.address(&entry.address)).await;
-        let (differs, mut there) = (differs?, there?);
+        let (claim, differs, there) =
+            futures::future::join3(self.claim(slot), self.settings_differ(entry), self.address(&entry.address)).await;
+        let (claim, differs, mut there) = (claim?, differs?, there?);
+        // Nothing is written before it is known that nobody else has the name.
+        let new = match claim {
+            Claim::Anothers(user) => return Err(anothers(slot, &user)),
+            Claim::Ours => false,
+            Claim::Nobodys => true,
+        };
         if let Some(there) = &there {
             self.unclaimed(entry, there, replace).await?;
         }
@@ -144,6 +154,9 @@ impl Carrier<'_> {
             }
         }
         let making = async {
+            if new {
+                self.mark(slot).await?;
+            }
             if differs.is_some() {
                 self.put_settings(entry).await?;
             }
@@ -161,9 +174,26 @@ impl Carrier<'_> {
                 made => made.map(|_| ()),
             }
         };
-        self.or_take_back(entry, differs.as_ref(), making.await).await?;
+        let made = self.or_take_back(entry, differs.as_ref(), making.await).await;
+        if new && matches!(made, Err(Halt::Refused(_))) && self.memory().marks.contains_key(slot) {
+            self.unmark(slot).await?;
+        }
+        made?;
         self.memory().addresses.insert(slot.clone(), ());
         Ok(())
+    }
+
+    /// The settings that a space shares. Of two owners that use one prefix they are the same: the first has the mark, and
+    /// both have them.
+    async fn hold_ground(&self, slot: &Slot, entry: &Entry) -> Result<(), Halt> {
+        let (claim, differs) = futures::future::join(self.claim(slot), self.settings_differ(entry)).await;
+        if matches!(claim?, Claim::Nobodys) {
+            self.mark(slot).await?;
+        }
+        match differs? {
+            Some(_) => self.put_settings(entry).await,
+            None => Ok(()),
+        }
     }
 
     /// Takes an address away that routes in another way: with `replace`, or where the broker made it by itself for

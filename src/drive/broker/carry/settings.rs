@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::mark::Claim;
 use super::{Carrier, Halt};
 use crate::drive::broker::ops;
 use crate::messaging::broker::{Done, Entry, Settings, is_ground};
@@ -53,6 +54,17 @@ impl Carrier<'_> {
     }
 
     pub(super) async fn verify(&self, entry: &Entry) -> Result<Done, Halt> {
+        if entry.queue.is_none() && entry.settings.is_some() {
+            match self.claim(&entry.address).await? {
+                Claim::Ours => {}
+                // From before there were marks: where nobody else has anything on it, it is ours.
+                Claim::Nobodys if self.anothers_on(&entry.address, false).await?.is_none() => {
+                    self.mark(&entry.address).await?;
+                }
+                // From then, too, and another was first to mark it: it is left as it is.
+                Claim::Nobodys | Claim::Anothers(_) => return Ok(Done::Held),
+            }
+        }
         if self.settings_differ(entry).await?.is_none() {
             return Ok(Done::Held);
         }

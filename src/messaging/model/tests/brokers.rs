@@ -451,3 +451,56 @@ fn a_router_config_made_anew_under_its_name_knows_its_secret() {
     w.run();
     assert!(!w.live.is_empty());
 }
+
+#[test]
+fn what_was_stripped_of_its_finalizer_leaves_no_topic_and_no_settings_of_a_space_behind() {
+    let mut w = World::new();
+    w.space("s2");
+    w.address("news", Topic);
+    w.address_with("alerts", Multicast, |a| a.space = "s2".into());
+    w.address_with("mail", Subscription, |a| a.topic = Some("news".into()));
+    w.advance(5_000);
+    w.put_messages("mail", 2);
+    // While no operator runs: everything goes but one space.
+    for name in ["news", "alerts", "mail"] {
+        w.addresses.remove(&key(name));
+    }
+    w.spaces.remove(&key("s2"));
+    w.restart();
+    w.advance(5_000);
+    let news = w.slot("news");
+    assert!(w.broker("b").addresses.contains_key(&news), "what its subscription holds is an orphan");
+    assert_eq!(w.configs[&key("rc")].status.orphans, 1);
+    assert!(!w.broker("b").addresses.contains_key("tenant.s2/alerts"));
+    w.advance(1_300_000);
+    assert!(!w.broker("b").settings.contains_key("tenant.s2/*.#"), "{:?}", w.broker("b").settings);
+    assert!(w.broker("b").settings.contains_key("tenant.s/*.#"), "the space is there");
+    w.change_config(|c| c.prune_orphans = Some("1".into()));
+    w.advance(1_300_000);
+    assert!(!w.broker("b").addresses.contains_key(&news));
+    assert_eq!(w.broker("b").marks.iter().map(|slot| &**slot).collect::<Vec<_>>(), ["tenant.s/*.#"]);
+}
+
+#[test]
+fn a_topic_that_nobody_stands_for_stays_while_somebody_receives_there_or_its_object_cannot_be_read() {
+    let mut w = World::new();
+    w.address("news", Topic);
+    w.address("hidden", Topic);
+    w.advance(5_000);
+    let (news, hidden) = (w.slot("news"), w.slot("hidden"));
+    w.broker("b").used.insert(news.clone());
+    w.addresses.remove(&key("news"));
+    w.addresses.remove(&key("hidden"));
+    w.restart();
+    w.input(Input::Undecodable(Kind::Address, key("hidden")));
+    w.advance(1_300_000);
+    assert!(w.broker("b").addresses.contains_key(&hidden) && w.broker("b").addresses.contains_key(&news));
+    w.input(Input::Vanished(Kind::Address, key("hidden")));
+    w.advance(1_300_000);
+    assert!(!w.broker("b").addresses.contains_key(&hidden));
+    assert!(w.broker("b").addresses.contains_key(&news), "somebody receives there");
+    assert_eq!(w.configs[&key("rc")].status.orphans, 0);
+    w.broker("b").used.clear();
+    w.advance(1_300_000);
+    assert!(!w.broker("b").addresses.contains_key(&news));
+}

@@ -14,7 +14,7 @@ impl World {
         let b = self.broker(broker);
         b.up = false;
         if empty {
-            (b.queues, b.addresses, b.settings) = Default::default();
+            (b.queues, b.addresses, b.settings, b.marks) = Default::default();
         }
         let incarnation = b.incarnation;
         if self.live.remove(&id) {

@@ -1,6 +1,6 @@
 //! A broker of the test world: it keeps queues, addresses and settings, and refuses or dawdles when told to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::messaging::broker::*;
@@ -15,6 +15,9 @@ pub struct Broker {
     pub queues: BTreeMap<Slot, ObservedQueue>,
     pub addresses: BTreeMap<Slot, Vec<Routing>>,
     pub settings: BTreeMap<Slot, Settings>,
+    pub marks: BTreeSet<Slot>,
+    /// Addresses that somebody receives from.
+    pub used: BTreeSet<Slot>,
     /// Slots that are refused, with the words.
     pub refuses: BTreeMap<Slot, String>,
     /// Answers are held back.
@@ -41,6 +44,7 @@ impl Broker {
         match &job.wish {
             Wish::Hold { entry, .. } if is_ground(&job.slot) => {
                 self.settings.insert(entry.address.clone(), Settings::default());
+                self.marks.insert(job.slot.clone());
                 Ok(Done::Held)
             }
             Wish::Hold { entry, replace } => {
@@ -69,6 +73,10 @@ impl Broker {
                     };
                     self.queues.insert(queue.name.clone(), observed);
                 }
+                match &entry.queue {
+                    None => drop(self.marks.insert(job.slot.clone())),
+                    Some(_) => drop(self.marks.remove(&job.slot)),
+                }
                 if let Some(settings) = &entry.settings {
                     self.addresses.insert(entry.address.clone(), vec![entry.routing]);
                     self.settings.insert(entry.address.clone(), settings.clone());
@@ -77,6 +85,9 @@ impl Broker {
             }
             Wish::Verify { entry } => {
                 let Some(settings) = &entry.settings else { return Ok(Done::Held) };
+                if entry.queue.is_none() {
+                    self.marks.insert(job.slot.clone());
+                }
                 let old = self.settings.insert(entry.address.clone(), settings.clone());
                 Ok(if old.as_ref() == Some(settings) { Done::Held } else { Done::Repaired })
             }
@@ -84,6 +95,12 @@ impl Broker {
                 let messages = entry.queue.as_ref().and_then(|q| self.queues.get(&q.name)).map_or(0, |q| q.messages);
                 if *only_if_empty && messages > 0 {
                     return Ok(Done::NotEmpty { messages });
+                }
+                if *only_if_empty && entry.queue.is_none() && self.used.contains(&entry.address) {
+                    return Ok(Done::NotEmpty { messages: 0 });
+                }
+                if entry.queue.is_none() {
+                    self.marks.remove(&job.slot);
                 }
                 if let Some(queue) = &entry.queue
                     && self.queues.remove(&queue.name).is_some_and(|queue| queue.durable && queue.messages > 0)
@@ -100,6 +117,6 @@ impl Broker {
     }
 
     pub fn contents(&self) -> Arc<Contents> {
-        Arc::new(Contents { queues: self.queues.clone(), addresses: self.addresses.clone() })
+        Arc::new(Contents { queues: self.queues.clone(), addresses: self.addresses.clone(), marks: self.marks.clone() })
     }
 }

@@ -111,7 +111,14 @@ impl State {
                 queue.user = wanted["user"].as_str().map_or(queue.user.clone(), str::to_owned);
                 Ok(Value::Null)
             }
-            "destroyQueue" if self.remove_queue(&text(0)) => Ok(Value::Null),
+            "destroyQueue" if self.queues.contains_key(&text(0)) => {
+                let address = self.queues[&text(0)].address.clone();
+                self.remove_queue(&text(0));
+                if call.params[2] == true && !self.queues.values().any(|queue| queue.address == address) {
+                    self.addresses.remove(&address);
+                }
+                Ok(Value::Null)
+            }
             "destroyQueue" => Err("AMQ229017: Queue does not exist".into()),
             "createAddress" if self.addresses.contains_key(&text(0)) => Err("AMQ229204: Address already exists".into()),
             "createAddress" => {
@@ -161,6 +168,11 @@ impl State {
                 self.addresses.get(name).ok_or("AMQ229067: Cannot find resource with name")?;
                 let bound = self.queues.iter().filter(|(_, queue)| queue.address == name);
                 Ok(json!(bound.map(|(queue, _)| queue).collect::<Vec<_>>()))
+            }
+            "getUser" => {
+                let name = call.resource.strip_prefix("queue.").unwrap();
+                let queue = self.queues.get(name).ok_or("AMQ229067: Cannot find resource with name")?;
+                Ok(json!(queue.user))
             }
             "getMessageCount" => {
                 let name = call.resource.strip_prefix("queue.").unwrap();
