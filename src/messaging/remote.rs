@@ -147,6 +147,12 @@ pub fn names_forwarder(name: &str) -> bool {
     name.contains(FORWARD)
 }
 
+/// The slot of the forwarder whose link has this name, which ends with it; none where the name was cut.
+pub fn forwarder_named(name: &str, whole: bool) -> Option<Slot> {
+    let at = name.find(FORWARD).filter(|_| whole)?;
+    name.get(at..).map(Into::into)
+}
+
 /// At which phase of its address a link of this slot is, where that is not the usual one. A queue's address has two:
 /// what senders bring is at 0 and goes to the broker; what comes from there is at 1.
 pub fn phase(slot: &str, direction: Direction) -> Option<u8> {

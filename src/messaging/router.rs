@@ -73,6 +73,9 @@ pub struct Connector {
     pub ssl_profile: Option<Arc<str>>,
     /// Secret with `username` and `password` for SASL PLAIN, and a number that changes with its contents.
     pub credentials: Option<(Key, u64)>,
+    /// Its login has changed since this process looks after it: one that a process before this one made, and whose
+    /// password is shown by no router, has the old one, however well it is connected.
+    pub relogin: bool,
     /// What is different for a remote host; none of a broker.
     pub remote: Option<Remote>,
 }
@@ -183,6 +186,14 @@ impl Entry {
         }
     }
 
+    /// The connection that it is, if it is one.
+    pub fn connector(&self) -> Option<&Connector> {
+        match self {
+            Self::Connector(connector) | Self::Remote { connector, .. } => Some(connector),
+            _ => None,
+        }
+    }
+
     /// What it needs and `abilities` lack, in words.
     pub fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {
@@ -190,7 +201,7 @@ impl Entry {
             Self::LinkRoute { .. } if !abilities.link_routes => Some("link routes"),
             Self::Remote { patterns, .. } if !patterns.is_empty() && !abilities.link_routes => Some("link routes"),
             Self::Forward(_) | Self::Tap { .. } if !abilities.waypoints => Some("waypoint addresses"),
-            Self::Remote { .. } | Self::Fence if !abilities.policies => {
+            Self::Remote { .. } | Self::Fence | Self::Forward(_) | Self::Tap { .. } if !abilities.policies => {
                 Some("vhost policy (enableVhostPolicy in its configuration), which keeps remote hosts off the router")
             }
             _ => None,

@@ -219,6 +219,7 @@ pub fn connector(broker: &str, port: u16) -> Entry {
         port,
         ssl_profile: None,
         credentials: Some((Key::new("infra", "login"), 1)),
+        relogin: false,
         remote: None,
     })
 }

@@ -25,6 +25,7 @@ fn remote(port: u16, patterns: &[&str]) -> Entry {
         port,
         ssl_profile: None,
         credentials: None,
+        relogin: false,
         remote: Some(Remote { idle_s: 16, max_frame: 16_384 }),
     };
     let patterns = patterns.iter().map(|pattern| Arc::from(*pattern)).collect();

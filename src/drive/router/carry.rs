@@ -215,6 +215,13 @@ impl<'a> Carrier<'a> {
         if !(excess.is_empty() && missing.is_empty() && strays.is_empty()) {
             let credentials = self.credentials(&wanted)?;
             self.may_send().await;
+            let connection = missing.iter().find_map(|entity| match entity {
+                Entity::Connector(connector) => Some(connector.broker.clone()),
+                _ => None,
+            });
+            if let Some(connection) = &connection {
+                self.connectors.leaves(connection);
+            }
             let going = self.send_deletes(slot, &excess, &strays);
             let coming: Vec<_> =
                 missing.iter().map(|entity| self.send(ops::create(self.names(), slot, entity, &credentials))).collect();
@@ -232,6 +239,9 @@ impl<'a> Carrier<'a> {
                 }
             }
             if let Some(words) = refusal {
+                if let Some(connection) = &connection {
+                    self.connectors.stays(connection);
+                }
                 self.may_send().await;
                 for gone in join_all(self.send_deletes(slot, &came, &[])).await {
                     gone_or_never_there(gone)?;
@@ -314,7 +324,9 @@ impl<'a> Carrier<'a> {
             Entity::Connector(connector) => match self.logins().get(&connector.broker) {
                 Some(made_with) => *made_with != connector.credentials,
                 // It was made by a process before this one. One that is up has logged in.
-                None => connector.credentials.is_some() && !self.connectors.is_up(&connector.broker),
+                None => {
+                    connector.relogin || connector.credentials.is_some() && !self.connectors.is_up(&connector.broker)
+                }
             },
             _ => false,
         })

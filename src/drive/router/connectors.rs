@@ -43,13 +43,17 @@ struct State {
     since: Instant,
     /// It was made a moment ago, and need not be up yet.
     settling: bool,
+    /// It is being made anew: what is seen of it may be of the one before, or of the one after.
+    remade: bool,
+    /// When it was made, as far as is known: what was asked before is about another.
+    made: Option<Instant>,
     /// What was told last: up, or the words.
     told: Option<Option<Arc<str>>>,
 }
 
 impl State {
     fn new() -> Self {
-        Self { up: false, since: Instant::now(), settling: true, told: None }
+        Self { up: false, since: Instant::now(), settling: true, remade: false, made: None, told: None }
     }
 }
 
@@ -62,11 +66,25 @@ impl Connectors {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// One is about to be made anew: nothing is told of it before that has ended.
+    pub fn leaves(&self, broker: &str) {
+        if let Some(state) = self.known().get_mut(broker) {
+            state.remade = true;
+        }
+    }
+
+    /// It was not made anew after all.
+    pub fn stays(&self, broker: &str) {
+        if let Some(state) = self.known().get_mut(broker) {
+            state.remade = false;
+        }
+    }
+
     /// One was made, anew perhaps.
     pub fn made(&self, broker: &Arc<str>) {
         let mut known = self.known();
         let told = known.get(broker).and_then(|state| state.told.clone());
-        known.insert(broker.clone(), State { told, ..State::new() });
+        known.insert(broker.clone(), State { told, made: Some(Instant::now()), ..State::new() });
         *self.looked() = None;
         drop(known);
         self.news.notify_one();
@@ -97,10 +115,13 @@ impl Connectors {
         }
     }
 
-    /// Takes in what the router says of one connector. What is to be told, and whether it just came up.
-    fn take_in(&self, broker: &Arc<str>, status: &str, message: &str) -> (Option<Report>, bool) {
+    /// Takes in what the router says of one connector since it was asked. What is to be told, and whether it just came up.
+    fn take_in(&self, broker: &Arc<str>, status: &str, message: &str, asked: Instant) -> (Option<Report>, bool) {
         let mut known = self.known();
         let state = known.entry(broker.clone()).or_insert_with(State::new);
+        if state.remade || state.made.is_some_and(|made| made > asked) {
+            return (None, false);
+        }
         // A router says SUCCESS as soon as it dials.
         let up = status == "SUCCESS" && message.contains(OPENED);
         let came_up = up && !state.up;
@@ -147,7 +168,7 @@ impl Carrier<'_> {
             let Some(broker) = get("name").and_then(|name| self.names().broker(&name)) else { continue };
             let status = get("connectionStatus").unwrap_or_else(|| "UNKNOWN".to_owned());
             let message = get("connectionMsg").unwrap_or_default();
-            let (report, came_up) = connectors.take_in(&broker, &status, &message);
+            let (report, came_up) = connectors.take_in(&broker, &status, &message, began);
             if came_up {
                 self.watch.soon();
             }
@@ -183,5 +204,33 @@ impl Carrier<'_> {
                 () = wait => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UP: (&str, &str) = ("SUCCESS", "[C1] Connection Opened: dir=out");
+    const DIALS: (&str, &str) = ("SUCCESS", "[C2] Connection to b:5672 failed: before");
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connector_that_is_made_anew_is_not_told_to_be_down_while_that_lasts() {
+        let (connectors, broker) = (Connectors::default(), Arc::<str>::from("b"));
+        let see = |shown: (&str, &str), asked| connectors.take_in(&broker, shown.0, shown.1, asked).0;
+        connectors.made(&broker);
+        let before = Instant::now();
+        assert_eq!(see(UP, before), Some(Report::Connector(broker.clone(), None)));
+        // Its successor is there before whoever asked for it knows.
+        connectors.leaves(&broker);
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(see(DIALS, Instant::now()), None);
+        connectors.made(&broker);
+        // The answer to a question from before is about the one that is gone.
+        assert_eq!(see(UP, before), None);
+        assert_eq!(see(DIALS, Instant::now()), None);
+        assert_eq!(see(UP, Instant::now()), None, "it never was down for all that was told");
+        sleep(GRACE).await;
+        assert!(see(DIALS, Instant::now()).is_some());
     }
 }

@@ -115,7 +115,9 @@ fn count_links(entities: &[Entity]) -> usize {
 /// As a router shows it.
 pub fn without_credentials(entity: &Entity) -> Entity {
     match entity {
-        Entity::Connector(connector) => Entity::Connector(Connector { credentials: None, ..connector.clone() }),
+        Entity::Connector(connector) => {
+            Entity::Connector(Connector { credentials: None, relogin: false, ..connector.clone() })
+        }
         entity => entity.clone(),
     }
 }

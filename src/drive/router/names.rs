@@ -60,6 +60,11 @@ impl Names {
         }
     }
 
+    /// Whether a name has all of its slot in it.
+    pub fn is_whole(name: &str) -> bool {
+        name.len() < MOST_BYTES - 4
+    }
+
     /// The name of the readiness listener.
     pub fn readiness(&self) -> String {
         self.compose("ready", "", "")

@@ -8,7 +8,7 @@ use super::link::{Operation, Request, Type};
 use super::names::Names;
 use crate::drive::amqp::Secret;
 use crate::messaging::ids::Slot;
-use crate::messaging::remote::{address_of, forward_slot, is_remote, names_forwarder, phase, slot_at};
+use crate::messaging::remote::{address_of, forward_slot, forwarder_named, is_remote, names_forwarder, phase, slot_at};
 use crate::messaging::router::{
     AutoLink, Connector, Direction, Distribution, Entity, Remote, connector_slot, fence_slot, readiness_slot,
 };
@@ -196,7 +196,14 @@ pub fn shown(names: &Names, of: Type, get: impl Fn(&str) -> Option<Value>) -> Op
         Type::Listener => Some(readiness_slot()),
         Type::Vhost => Some(fence_slot()),
     };
+    // Whatever somebody has made of it, a forwarder's link is in the way of that forwarder.
+    let named = forwarder_named(&name, Names::is_whole(&name)).filter(|_| of == Type::AutoLink);
+    let twisted = named.is_some() && named != slot;
+    let slot = named.or(slot);
     let entity = (|| {
+        if twisted {
+            return None;
+        }
         Some(match of {
             Type::Address => {
                 let waypoint = matches!(get("waypoint"), Some(Value::Bool(true)));
@@ -229,6 +236,7 @@ pub fn shown(names: &Names, of: Type, get: impl Fn(&str) -> Option<Value>) -> Op
                     port: port()?,
                     ssl_profile: text("sslProfile").map(Into::into),
                     credentials: None,
+                    relogin: false,
                 })
             }
             Type::Vhost => {

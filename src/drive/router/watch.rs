@@ -90,11 +90,14 @@ impl Watch {
             Direction::In => "from",
             Direction::Out => "to",
         };
-        let mut words = format!("link {way} {} is {status}", in_words(&link.broker));
+        let way = format!("link {way} {}", in_words(&link.broker));
         // It stays there when the link is active again.
-        if let Some(error) = text(get("lastError")).filter(|error| !error.is_empty() && status != "active") {
-            words = format!("{words}: {error}");
-        }
+        let words = match text(get("lastError")).filter(|error| !error.is_empty()) {
+            // Between two attempts it fails, and during one it attaches: that is no news.
+            Some(error) if status == "attaching" => format!("{way} is failed: {error}"),
+            Some(error) if status != "active" => format!("{way} is {status}: {error}"),
+            _ => format!("{way} is {status}"),
+        };
         (status, words.into())
     }
 
@@ -231,7 +234,8 @@ impl Carrier<'_> {
                 self.watch.edit(&slot, &link, |_| false);
             } else {
                 let (status, words) = Watch::words(&link, get);
-                ill.push((slot, link, status, words));
+                let told_why = text(get("lastError")).is_some_and(|error| !error.is_empty());
+                ill.push((slot, link, status, words, told_why));
             }
         })
         .await?;
@@ -240,7 +244,7 @@ impl Carrier<'_> {
         }
         // A connection may have gone since it was looked at; its links went with it.
         self.look_at_connectors().await?;
-        for (slot, link, status, words) in ill {
+        for (slot, link, status, words, told_why) in ill {
             // Somebody is at work on it, and tells; or it is its connector's matter.
             if self.claims.is_claimed(&slot) || !self.connectors.is_up(&link.broker) {
                 continue;
@@ -252,7 +256,10 @@ impl Carrier<'_> {
             let mut troubles = self.watch.troubles();
             let links = troubles.links.entry(slot).or_default();
             let trouble = links.entry(link).or_insert_with(|| Trouble::new(Arc::clone(&words)));
-            trouble.words = words;
+            // One that was made anew says nothing yet: why it failed before still holds.
+            if told_why || status != "attaching" {
+                trouble.words = words;
+            }
             trouble.failed = status == "failed";
             trouble.looks += 1;
         }

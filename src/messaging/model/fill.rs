@@ -192,7 +192,8 @@ impl Model {
                     }
                     _ => *at = Routed::Gone,
                 },
-                _ if found == Some(&state.entry.fingerprint()) => {
+                // With which login a connector was made is not to be read: only the drive knows, or nobody.
+                _ if found == Some(&state.entry.fingerprint()) && !logs_in_anew(&state.entry, at) => {
                     let known = matches!(at, Routed::Acked(_) | Routed::Restored);
                     let address = state.holder.as_ref().and_then(|holder| self.addresses.get(holder));
                     if !known || address.is_some_and(|a| !a.ready) {
@@ -244,6 +245,8 @@ impl Model {
         let known = |slot: &Slot| config.routers.slots.contains_key(slot) || gone.contains(slot);
         let spared = |slot: &Slot| match slot.strip_prefix('#') {
             Some(_) if *slot == fence_slot() => false,
+            // Nobody can want what looks like nothing of ours.
+            Some(ours) if ours.starts_with("stray/") => false,
             Some(_) if let Some(spared) = self.spares(slot) => spared,
             Some(ours) => ours.strip_prefix("connector/").is_none_or(|broker| config.targets.contains_key(broker)),
             None => self.unreadable(config.obj.single, slot) || self.may_stand_for(id, slot),
@@ -380,6 +383,12 @@ impl Model {
 /// The broker-side name in a router's: that of a subscription stands behind its topic's.
 pub(super) fn last_name(slot: &Slot) -> &str {
     slot.rsplit("::").next().unwrap_or(slot)
+}
+
+/// Whether the login of a connector has changed, and this router has not said that it has the new one.
+fn logs_in_anew(entry: &Entry, at: &Routed) -> bool {
+    let changed = entry.connector().is_some_and(|connector| connector.relogin);
+    changed && !matches!(at, Routed::Acked(_))
 }
 
 fn readiness(readiness: &Readiness, router: &input::Router) -> Entry {

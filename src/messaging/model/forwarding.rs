@@ -16,6 +16,8 @@ use crate::messaging::reason;
 use crate::messaging::remote::{ForwarderSpec, Row, connection, forward_slot, tap_slot};
 use crate::messaging::router::{AutoLink, Direction, Entry};
 
+const MISSING: &str = reason::CONNECTOR_NOT_FOUND;
+
 impl Model {
     /// Makes the routers hold the forwarders of an Address; `open`: also those that bring something in.
     pub(super) fn hold_forwards(&mut self, key: &Key, open: bool) {
@@ -153,10 +155,17 @@ impl Model {
         match self.route_say(&route) {
             RouteSay::Held => RowSay::Say(true, reason::ACTIVE, "".into()),
             RouteSay::Refused(words) => RowSay::Say(false, reason::ROUTER_REFUSED, words),
+            RouteSay::Unsupported(_) if before.is_some_and(|row| row.reason == reason::NOT_SUPPORTED_BY_ROUTER) => {
+                RowSay::Keep
+            }
             RouteSay::Unsupported(words) => RowSay::Say(false, reason::NOT_SUPPORTED_BY_ROUTER, words),
             RouteSay::Failed(words) if before.is_some() => RowSay::Say(false, reason::LINK_FAILED, words),
             RouteSay::Failed(words) => self.later(soon, reason::LINK_FAILED, &words),
-            RouteSay::Waiting | RouteSay::CutOff(_) | RouteSay::NoRouter if before.is_some() => RowSay::Keep,
+            // That a connector was missing, or was waited for, is no news of one that is there.
+            RouteSay::CutOff(_) if before.is_some_and(|row| ![MISSING, reason::CONNECTING].contains(&row.reason)) => {
+                RowSay::Keep
+            }
+            RouteSay::Waiting | RouteSay::NoRouter if before.is_some_and(|row| row.reason != MISSING) => RowSay::Keep,
             RouteSay::Waiting => self.later(soon, reason::CONNECTING, &Arc::from("is being linked")),
             RouteSay::CutOff(words) => {
                 let text = format!("{words}; see {see}");

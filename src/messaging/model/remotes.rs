@@ -148,8 +148,12 @@ impl Model {
     fn fail_over(&mut self, key: &Key, config: &Key, spec: &ConnectorSpec) {
         let Some(config) = self.configs.get(config) else { return };
         let links = links(config, &connection(key, &spec.name));
-        let down =
-            spec.hosts.len() > 1 && !links.is_empty() && links.iter().all(|(_, link)| matches!(link, Some(Some(_))));
+        let held = self.spaces.get(key).and_then(|space| space.remotes.get(&spec.name)).is_some_and(|state| state.held);
+        // What is not to be connected has no host that could be better.
+        let down = held
+            && spec.hosts.len() > 1
+            && !links.is_empty()
+            && links.iter().all(|(_, link)| matches!(link, Some(Some(_))));
         let (now, patience) = (self.now.mono_ms, 2 * self.timing.outage_ms);
         let Some(state) = self.spaces.get_mut(key).and_then(|space| space.remotes.get_mut(&spec.name)) else { return };
         if !down {
@@ -247,6 +251,7 @@ impl Model {
             port: host.port,
             ssl_profile: spec.ssl_profile.clone(),
             credentials,
+            relogin: false,
             remote: Some(Remote { idle_s: spec.idle_s, max_frame: spec.max_frame }),
         };
         Wanted::Hold(Box::new(Entry::Remote { connector, patterns: patterns.into(), strip }))
@@ -386,7 +391,7 @@ impl Model {
         for spec in &space.obj.connectors {
             let before = told.iter().find(|row| row.name == spec.name);
             let state = space.remotes.get(&spec.name);
-            let say = state.map_or(RowSay::Keep, |state| self.say_of_connector(space, spec, state, before.is_some()));
+            let say = state.map_or(RowSay::Keep, |state| self.say_of_connector(space, spec, state, before));
             match say {
                 RowSay::Say(ready, reason, message) => {
                     let host = state.filter(|_| spec.hosts.len() > 1).and_then(|state| spec.hosts.get(state.at));
@@ -404,7 +409,15 @@ impl Model {
         (rows, wake)
     }
 
-    fn say_of_connector(&self, space: &SpaceState, spec: &ConnectorSpec, state: &RemoteState, known: bool) -> RowSay {
+    fn say_of_connector(
+        &self,
+        space: &SpaceState,
+        spec: &ConnectorSpec,
+        state: &RemoteState,
+        before: Option<&Row>,
+    ) -> RowSay {
+        let known = before.is_some();
+        let was = |reason| before.filter(|row| row.reason == reason).map(|row| row.message.clone());
         let soon = state.since_ms + self.timing.configuring_ms;
         let key = &space.obj.meta.key;
         if let Some((reason, message)) = &state.trouble {
@@ -421,7 +434,11 @@ impl Model {
         let outage = state.since_ms + self.timing.outage_ms;
         match self.route_say(&route) {
             RouteSay::Refused(words) => RowSay::Say(false, reason::ROUTER_REFUSED, words),
-            RouteSay::Unsupported(words) => RowSay::Say(false, reason::NOT_SUPPORTED_BY_ROUTER, words),
+            // Which router is named depends on which of them serve.
+            RouteSay::Unsupported(words) => {
+                let why = reason::NOT_SUPPORTED_BY_ROUTER;
+                RowSay::Say(false, why, was(why).unwrap_or(words))
+            }
             RouteSay::NoRouter if known => RowSay::Keep,
             RouteSay::NoRouter => self.later(outage, reason::NO_ROUTER_SERVING, &"no router serves".into()),
             RouteSay::Waiting if known => RowSay::Keep,
@@ -437,7 +454,11 @@ impl Model {
                     let more = down.len().saturating_sub(NAMED);
                     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                     let words = format!("{}{more}", down[..down.len().min(NAMED)].join("; "));
-                    return RowSay::Say(false, reason::NOT_CONNECTED, words.into());
+                    // A router that is away, or has not told yet, is none of its trouble.
+                    let all = config.routers.targets.values().all(|router| router.line.serving())
+                        && links.iter().all(|(_, link)| link.is_some());
+                    let kept = was(reason::NOT_CONNECTED).filter(|_| !all);
+                    return RowSay::Say(false, reason::NOT_CONNECTED, kept.unwrap_or_else(|| words.into()));
                 }
                 if links.iter().any(|(_, link)| link.is_none()) {
                     return if known {

@@ -63,6 +63,7 @@ impl Model {
             false => Routed::Needed,
         };
         if let Some(state) = routers.slots.get_mut(&route.slot) {
+            let entry = if state.wanted { after(&state.entry, entry) } else { entry };
             let same = state.wanted && state.entry == entry;
             let renewed = state.for_generation != generation || state.holder != holder;
             for at in &mut state.at {
@@ -232,6 +233,9 @@ impl Model {
             Ok(Done::Gone) => {
                 *at = Routed::Gone;
                 router.trouble.remove(&slot);
+                if let Some(connection) = slot.strip_prefix("#connector/") {
+                    router.connectors.remove(connection);
+                }
                 if router.line.reading {
                     router.gone.insert(slot.clone());
                 }
@@ -319,7 +323,7 @@ impl Model {
             let port = broker.router_port.unwrap_or(broker.port);
             let ssl_profile = config.obj.broker_ssl_profile.clone();
             let (broker, credentials) = (broker.name.clone(), credentials.clone());
-            Connector { broker, host, port, ssl_profile, credentials, remote: None }
+            Connector { broker, host, port, ssl_profile, credentials, relogin: false, remote: None }
         };
         let wanted: Vec<(Slot, Arc<Entry>)> = config
             .targets
@@ -345,6 +349,19 @@ impl Model {
             self.hold_route(&route, claim);
         }
     }
+}
+
+/// An entry that takes the place of another: with what the drive cannot see of a connector's past.
+fn after(before: &Entry, entry: Arc<Entry>) -> Arc<Entry> {
+    let (Some(was), Some(now)) = (before.connector(), entry.connector()) else { return entry };
+    if !was.relogin && was.credentials == now.credentials {
+        return entry;
+    }
+    let mut entry = Arc::unwrap_or_clone(entry);
+    if let Entry::Connector(connector) | Entry::Remote { connector, .. } = &mut entry {
+        connector.relogin = true;
+    }
+    entry.into()
 }
 
 impl RouteSay {

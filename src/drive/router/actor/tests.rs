@@ -172,6 +172,7 @@ fn connector(broker: &str) -> Entry {
         port: 5672,
         ssl_profile: None,
         credentials: None,
+        relogin: false,
         remote: None,
     })
 }

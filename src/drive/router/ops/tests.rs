@@ -92,6 +92,7 @@ fn what_belongs_to_a_remote_host_is_seen_as_what_it_is() {
         port: 5671,
         ssl_profile: Some("web".into()),
         credentials: None,
+        relogin: false,
         remote: Some(Remote { idle_s: 30, max_frame: 512 }),
     });
     let tap = crate::messaging::remote::tap_slot(&id, "far", "tenant.space/t::tenant.space/s");
@@ -124,6 +125,26 @@ fn what_belongs_to_a_remote_host_is_seen_as_what_it_is() {
 }
 
 #[test]
+fn a_forwarders_link_that_was_changed_by_hand_is_in_the_way_of_that_forwarder() {
+    let names = Names::new("o");
+    let id = crate::messaging::remote::connection(&crate::messaging::ids::Key::new("tenant", "space"), "eu");
+    let link =
+        Entity::AutoLink(AutoLink { direction: Direction::Out, broker: id.clone(), external: Some("far".into()) });
+    let slot = forward_slot(Direction::Out, &id, "far", SLOT);
+    let name = names.name(&slot, &link);
+    for (direction, connection) in [("in", None), ("in", Some(names.connector(&id))), ("out", None)] {
+        let shown = shown(&names, Type::AutoLink, |attribute| match attribute {
+            "name" => Some(name.clone().into()),
+            "address" => Some(SLOT.into()),
+            "direction" => Some(direction.into()),
+            "connection" => connection.clone().map(Value::from),
+            _ => None,
+        });
+        assert_eq!(shown, Some((name.clone(), Shown::Stray(slot.clone()))), "{direction} {connection:?}");
+    }
+}
+
+#[test]
 fn a_connector_logs_in_by_what_it_is_given() {
     let connector = |ssl_profile: Option<&str>| {
         Entity::Connector(Connector {
@@ -132,6 +153,7 @@ fn a_connector_logs_in_by_what_it_is_given() {
             port: 5671,
             ssl_profile: ssl_profile.map(Into::into),
             credentials: None,
+            relogin: false,
             remote: None,
         })
     };

@@ -191,6 +191,127 @@ fn a_restart_just_after_a_secret_went_cuts_nobody_off_at_once() {
 }
 
 #[test]
+fn a_password_that_changes_reaches_what_was_made_before_a_restart() {
+    let mut w = world();
+    w.login = Some(Some(1));
+    w.tell_login();
+    w.change_space("s", |s| s.connectors[0].credentials = Some(key("login")));
+    w.advance(60_000);
+    w.restart();
+    w.advance(60_000);
+    let login = |w: &World| {
+        let connector = w.held("r1")[&connector_slot(&id("eu"))].connector().unwrap().clone();
+        (connector.credentials.map(|(_, revision)| revision), connector.relogin)
+    };
+    w.login = Some(Some(2));
+    w.tell_login();
+    w.advance(60_000);
+    assert_eq!(login(&w), (Some(2), true), "no router shows which password it was made with");
+    w.restart();
+    w.advance(60_000);
+    assert_eq!(said(row(&w, "eu")), (true, reason::CONNECTED));
+}
+
+#[test]
+fn a_password_that_changes_while_a_router_is_cut_off_reaches_it_afterwards() {
+    let mut w = world();
+    w.login = Some(Some(1));
+    w.tell_login();
+    w.change_space("s", |s| s.connectors[0].credentials = Some(key("login")));
+    w.advance(60_000);
+    w.router_cut("r1");
+    w.login = Some(Some(2));
+    w.tell_login();
+    w.advance(60_000);
+    w.router("r1").log.clear();
+    w.router_up("r1");
+    w.advance(60_000);
+    // Read, it looks as it did before.
+    let slot = connector_slot(&id("eu"));
+    assert!(w.router("r1").log.contains(&(slot, "hold")), "{:?}", w.router("r1").log);
+}
+
+#[test]
+fn what_is_not_allowed_is_told_once_however_many_hosts_it_has() {
+    let mut w = world();
+    w.change_space("s", |s| s.connectors = vec![connector("eu", &["one.example", "two.example"])]);
+    w.advance(60_000);
+    turn(&mut w, "r1", "eu", false);
+    turn(&mut w, "r2", "eu", false);
+    w.advance(3_000);
+    w.change_config(|c| c.connectors = Some(ConnectorRules { hosts: vec!["us.example".into()], profiles: Vec::new() }));
+    w.advance(60_000);
+    assert_eq!(said(row(&w, "eu")), (false, reason::HOST_NOT_ALLOWED));
+    let writes = w.status_writes["s"];
+    w.advance(120_000);
+    assert_eq!(w.status_writes["s"], writes);
+}
+
+#[test]
+fn a_router_that_restarts_is_no_news_of_a_host_that_no_router_reaches() {
+    let mut w = world();
+    turn(&mut w, "r1", "eu", false);
+    turn(&mut w, "r2", "eu", false);
+    w.advance(60_000);
+    let writes = w.status_writes["s"];
+    w.router_down("r1");
+    w.advance(60_000);
+    w.router_up("r1");
+    w.advance(60_000);
+    assert_eq!(&*row(&w, "eu").unwrap().message, "router r1: connection refused; router r2: connection refused");
+    assert_eq!(w.status_writes["s"], writes);
+}
+
+#[test]
+fn a_connector_that_came_later_is_not_told_to_be_missing() {
+    let mut w = world();
+    w.change("q", |a| a.forwarders = vec![forwarder("out", "us", Direction::Out)]);
+    w.advance(60_000);
+    assert_eq!(forwards(&w, "q"), [("out".to_owned(), false, reason::CONNECTOR_NOT_FOUND)]);
+    for router in ["r1", "r2"] {
+        w.router(router).cut.insert(id("us"));
+    }
+    w.change_space("s", |s| s.connectors.push(connector("us", &["us.example"])));
+    w.advance(60_000);
+    assert_eq!(said(row(&w, "us")), (false, reason::NOT_CONNECTED));
+    assert_eq!(forwards(&w, "q"), [("out".to_owned(), false, reason::CONNECTOR_NOT_READY)]);
+}
+
+#[test]
+fn what_no_router_can_do_is_told_once_and_nothing_of_it_is_made() {
+    let mut w = world();
+    for router in ["r1", "r2"] {
+        w.router(router).abilities.policies = false;
+        w.router_down(router);
+        w.router_up(router);
+    }
+    w.advance(60_000);
+    assert_eq!(said(row(&w, "eu")), (false, reason::NOT_SUPPORTED_BY_ROUTER));
+    let unsupported = |name: &str| (name.to_owned(), false, reason::NOT_SUPPORTED_BY_ROUTER);
+    assert_eq!(forwards(&w, "q"), [unsupported("in"), unsupported("out")]);
+    assert!(!w.held("r2").keys().any(|slot| slot.starts_with("#forward")));
+    // Either of them is the one that is named.
+    let writes = w.status_writes.clone();
+    for router in ["r1", "r2"] {
+        w.router_down(router);
+        w.advance(60_000);
+        w.router_up(router);
+        w.advance(60_000);
+    }
+    assert_eq!((w.status_writes["s"], w.status_writes["q"]), (writes["s"], writes["q"]));
+}
+
+#[test]
+fn what_looks_like_nothing_of_ours_goes() {
+    let mut w = world();
+    let entry = w.held("r1")[&connector_slot(&id("eu"))].clone();
+    w.router("r1").held.insert("#stray/a-name-of-ours".into(), entry);
+    w.change_config(|c| c.resync = Some("1".into()));
+    w.advance(60_000);
+    assert!(!w.held("r1").contains_key("#stray/a-name-of-ours"));
+}
+
+#[test]
 fn a_router_without_policies_gets_none_and_serves_all_the_same() {
     let mut w = World::routed(&["b"], &["r1"]);
     w.router("r1").abilities.policies = false;

@@ -175,3 +175,21 @@ async fn a_connector_of_an_earlier_process_is_left_alone_while_it_is_up() {
         assert_eq!(bench.router.asked().len(), expected, "{down:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connector_of_an_earlier_process_is_made_anew_when_its_login_changes_however_well_it_is_connected() {
+    let mut bench = bench();
+    make_by_hand(&bench.router, OWNER, &connector_slot("b"), &connector("b"));
+    bench.started().await;
+    sleep(Duration::from_secs(2)).await;
+    let Entry::Connector(mut changed) = with_login(2) else { panic!() };
+    changed.relogin = true;
+    let entry = Entry::Connector(changed);
+    assert_eq!(bench.does(&connector_slot("b"), hold(entry.clone())).await, HELD);
+    let made = bench.router.state().core.connectors().remove(0);
+    assert_eq!(made.password.as_deref(), Some("do-not-print-me"));
+    // From then on it is known.
+    bench.router.asked();
+    assert_eq!(bench.does(&connector_slot("b"), hold(entry)).await, HELD);
+    assert!(bench.router.asked().is_empty());
+}

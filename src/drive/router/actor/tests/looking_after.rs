@@ -183,3 +183,20 @@ async fn a_slot_that_goes_takes_its_trouble_along() {
     assert_eq!(bench.does("s/q", Wish::Gone).await, Ok(Done::Gone));
     bench.silent(100).await;
 }
+
+#[test]
+fn a_link_that_is_tried_again_is_told_as_the_one_that_failed() {
+    use crate::drive::router::watch::Watch;
+    let link = AutoLink { direction: Direction::In, broker: "b".into(), external: None };
+    let words = |status: &str, error: &str| {
+        Watch::words(&link, |attribute| match attribute {
+            "operStatus" => Some(status.into()),
+            "lastError" => Some(error.into()),
+            _ => None,
+        })
+        .1
+    };
+    assert_eq!(words("attaching", "no such queue"), failed("from"));
+    assert_eq!(words("failed", "no such queue"), failed("from"));
+    assert_eq!(&*words("attaching", ""), "link from broker b is attaching");
+}
