@@ -28,9 +28,9 @@ pub struct Scene<'a> {
 /// Compares everything; each difference is a violation.
 pub fn agreement(world: &mut World) {
     let mut found = Vec::new();
-    let World { routers, brokers, random, .. } = &mut *world;
+    let World { routers, brokers, remotes, random, .. } = &mut *world;
     for router in routers.values_mut() {
-        router.live(brokers, random);
+        router.live(brokers, &remotes.hosts, random);
     }
     let settled = {
         let scene = Scene::of(world);
@@ -42,6 +42,7 @@ pub fn agreement(world: &mut World) {
         scene.check_spaces(&mut found);
         scene.check_room(&mut found);
         scene.check_services(&mut found);
+        scene.check_remotes(&mut found);
         for (id, address) in &scene.addresses {
             if let Err(wrong) = scene.check_address(address) {
                 found.push(format!("Address {}/{}: {wrong}", id.namespace, id.name));
@@ -65,7 +66,7 @@ pub fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
-fn reason<'a>(object: &'a Value, kind: &str) -> &'a str {
+pub fn reason<'a>(object: &'a Value, kind: &str) -> &'a str {
     condition(object, kind).map(|condition| text(&condition["reason"])).unwrap_or_default()
 }
 
@@ -136,6 +137,7 @@ impl Scene<'_> {
             };
             seen.push(what);
         }
+        seen.extend(self.remotes_seen());
         let orphans =
             self.configs.iter().flatten().filter_map(|config| config["status"]["orphans"].as_u64()).sum::<u64>();
         seen.extend((0..orphans).map(|_| "orphan".to_owned()));
@@ -279,7 +281,7 @@ impl Scene<'_> {
         let holds = match reason(address, "Ready") {
             "SpaceNotFound" => space.is_none(),
             "SpaceNotAccepted" => space.is_some_and(|space| !is_true(space, "Accepted") || deleting(space)),
-            "DuplicateAddress" => self.claimants(address, &name_of(address)).count() > 1,
+            "DuplicateAddress" => self.claimants(address, &name_of(address)).count() > 1 || self.connector_has(address),
             "TopicNotFound" => lacks("topic", "topic") || kind_of("topic").is_some_and(|(kinds, _)| kinds.len() > 1),
             "DeadLetterNotFound" => lacks("deadLetterAddress", "deadLetter") || lacks("expiryAddress", "deadLetter"),
             "DeadLetterWrongType" => wrong("deadLetterAddress") || wrong("expiryAddress"),
@@ -381,9 +383,11 @@ impl Scene<'_> {
             let mut writes = self.world.writes.iter().filter(|write| write.uid == of && write.status.is_some());
             let (Some(first), Some((_, born))) = (writes.next(), self.world.births.get(of)) else { continue };
             let conditions = first.status.as_ref().and_then(|status| status["conditions"].as_array());
+            let forwards = address["spec"]["forwarders"].as_array().map_or(0, Vec::len);
             let ready = conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
+            // What becomes of each forwarder is told when it is known.
             let more = writes.count();
-            if ready && first.at_us - born <= SECOND && more > 0 {
+            if ready && first.at_us - born <= SECOND && more > forwards {
                 found.push(format!("Address {}/{}: {more} more status writes after the first", id.namespace, id.name));
             }
         }

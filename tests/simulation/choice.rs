@@ -4,6 +4,7 @@ use crate::lies::{Lie, Needs};
 use crate::newer::Newer;
 use crate::plan::{Action, Cause, NAMESPACES, Name, Plan, SPACES, Setup, Step};
 use crate::random::Random;
+use crate::remotes;
 use crate::terms::keeps_terms;
 use crate::world::Faults;
 
@@ -20,6 +21,7 @@ impl Plan {
             Needs::Plans => Self::decided(seed, true, Newer { planned: true, ..Newer::default() }),
             Needs::Slices => Self::decided(seed, true, Newer { followed: true, ..Newer::default() }),
             Needs::Endpoints => Self::decided(seed, true, Newer { exposed: true, ..Newer::default() }),
+            Needs::Remotes => Self::decided(seed, true, Newer { remote: true, ..Newer::default() }),
         };
         let random = &mut Random::new(seed ^ 0x11e5);
         match lie {
@@ -45,13 +47,13 @@ impl Plan {
             // A router must have been filled, and go.
             Lie::EagerListener => plan.steps.push(measure(Cause::RouterRestart { all: true })),
             // A router must be connected again while something is left to do.
-            Lie::ForgottenLinks | Lie::SkippedRemoval => {
+            Lie::ForgottenLinks | Lie::SkippedRemoval | Lie::ForgottenRemotes => {
                 let mut at = plan.steps.len();
                 while at > 0 {
                     at = at.saturating_sub(random.within(4..8) as usize);
                     let router = random.within(0..plan.setup.routers as u64) as usize;
                     let action = match lie {
-                        Lie::ForgottenLinks => Action::RouterRestart { router, down_ms: 100 },
+                        Lie::ForgottenLinks | Lie::ForgottenRemotes => Action::RouterRestart { router, down_ms: 100 },
                         _ => Action::RouterCut(router),
                     };
                     plan.steps.insert(at, Step { wait_ms: 0, action });
@@ -71,8 +73,21 @@ impl Plan {
                         expiry: None,
                         when_empty: false,
                         plan: Some("one"),
+                        forwards: 0,
                     };
                     plan.steps.push(Step { wait_ms: random.within(0..40), action });
+                }
+            }
+            // Passwords must change.
+            Lie::OldPassword => {
+                for namespace in NAMESPACES {
+                    steps_behind(&mut plan, Action::RotateFarSecret { namespace, known: true, cut: true });
+                }
+            }
+            // Addresses with forwarders must go.
+            Lie::LeftForwards => {
+                for name in NAMES {
+                    steps_behind(&mut plan, Action::DeleteAddress((NAMESPACES[0], name)));
                 }
             }
             // Queues must move, and be wanted where they are.
@@ -116,6 +131,8 @@ impl Plan {
             planned: false,
             followed: false,
             exposed: false,
+            remote: false,
+            policies: false,
             faults: Faults {
                 api: if flavour & 1 == 0 { 0 } else { random.one_of(&[20, 100]) },
                 broker: if flavour & 2 == 0 { 0 } else { random.one_of(&[20, 100]) },
@@ -160,6 +177,9 @@ impl Plan {
         }
         (setup.planned, setup.followed, setup.exposed) = (newer.planned, newer.followed, newer.exposed);
         newer.add_to(&mut setup, &mut steps, &focus, &mut Random::new(seed ^ 0x9a75));
+        if newer.remote {
+            remotes::add_to(&mut setup, &mut steps, &focus, &mut Random::new(seed ^ 0xfa12));
+        }
         Self { seed, setup, steps }
     }
 }
@@ -194,6 +214,10 @@ impl Focus {
         }
         (random.one_of(&SPACES[..self.namespaces * 2]), random.one_of(&PLACES))
     }
+}
+
+fn steps_behind(plan: &mut Plan, action: Action) {
+    plan.steps.push(Step { wait_ms: 2_000, action });
 }
 
 fn measure(cause: Cause) -> Step {
@@ -327,5 +351,6 @@ fn create(random: &mut Random, name: Name) -> Action {
         expiry: if random.chance(300) { reference(random) } else { None },
         when_empty: !matches!(kind, "anycast" | "multicast") && random.chance(250),
         plan: None,
+        forwards: 0,
     }
 }

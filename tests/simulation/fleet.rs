@@ -69,6 +69,10 @@ impl Fleet {
         let seed = self.seed ^ (replica.life << 8) ^ index as u64;
         let parts = parts(&self.world, &self.setup, index, &identity, seed, stopped);
         let world = Shared::clone(&self.world);
+        {
+            let mut world = lock(&world);
+            world.started_us = world.now_us();
+        }
         lock(&world).note(&format!("{identity} starts"));
         let running = async move {
             let ended = AssertUnwindSafe(waystation::operator::run(parts)).catch_unwind().await;

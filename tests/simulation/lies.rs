@@ -32,6 +32,12 @@ pub enum Lie {
     LostSlice,
     /// Services are said to be made, and are not.
     PhantomService,
+    /// Connectors to remote hosts are made on the first connection to a router only.
+    ForgottenRemotes,
+    /// Routers go on with the password that they were given first.
+    OldPassword,
+    /// The links of forwarders are never removed from routers.
+    LeftForwards,
 }
 
 /// What an installation must have for a bug to show.
@@ -41,10 +47,11 @@ pub enum Needs {
     Plans,
     Slices,
     Endpoints,
+    Remotes,
 }
 
 impl Lie {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 17] = [
         Self::EarlyAnswer,
         Self::EmptyCount,
         Self::ForgottenFinalizer,
@@ -59,6 +66,9 @@ impl Lie {
         Self::WideGate,
         Self::LostSlice,
         Self::PhantomService,
+        Self::ForgottenRemotes,
+        Self::OldPassword,
+        Self::LeftForwards,
     ];
 
     /// What it takes to be told.
@@ -68,6 +78,7 @@ impl Lie {
             Self::OpenWay | Self::WideGate => Needs::Plans,
             Self::LostSlice => Needs::Slices,
             Self::PhantomService => Needs::Endpoints,
+            Self::ForgottenRemotes | Self::OldPassword | Self::LeftForwards => Needs::Remotes,
             _ => Needs::Nothing,
         }
     }

@@ -17,6 +17,7 @@ mod newer;
 mod people;
 mod plan;
 mod random;
+mod remotes;
 mod router;
 mod run;
 mod seeds;
@@ -140,4 +141,19 @@ fn finds_a_router_that_nobody_was_told_of() {
 #[test]
 fn finds_a_service_that_was_never_made() {
     found(Lie::PhantomService);
+}
+
+#[test]
+fn finds_connectors_that_are_not_made_again() {
+    found(Lie::ForgottenRemotes);
+}
+
+#[test]
+fn finds_a_password_that_is_not_changed() {
+    found(Lie::OldPassword);
+}
+
+#[test]
+fn finds_links_of_forwarders_that_are_left_over() {
+    found(Lie::LeftForwards);
 }

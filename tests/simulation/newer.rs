@@ -1,4 +1,4 @@
-//! What a seed decides on top: plans and moves, routers of a Service, endpoints of spaces.
+//! What a seed decides on top: plans and moves, routers of a Service, endpoints of spaces; whether there are remote hosts.
 
 use crate::choice::Focus;
 use crate::plan::{Action, SPACES, Setup, Step};
@@ -10,10 +10,11 @@ pub struct Newer {
     pub planned: bool,
     pub followed: bool,
     pub exposed: bool,
+    pub remote: bool,
 }
 
 impl Newer {
-    /// Of five seeds with routers, two have some of it.
+    /// Of five seeds with routers, two have some of it; of seven, two have connectors.
     pub fn of(seed: u64) -> Self {
         let random = &mut Random::new(seed ^ 0x7e3a);
         let some = matches!(seed % 5, 1 | 3);
@@ -21,6 +22,7 @@ impl Newer {
             planned: some && random.chance(700),
             followed: some && random.chance(400),
             exposed: some && random.chance(400),
+            remote: matches!(seed % 7, 1 | 2),
         }
     }
 

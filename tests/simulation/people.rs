@@ -11,7 +11,7 @@ use crate::router::{router_host, router_name};
 use crate::run::{Story, broker_name, host};
 use crate::terms::Terms;
 use crate::world::{MIXED_SPACE, OTHER_SPACE, Shared, World, lock};
-use crate::{services, slices, terms};
+use crate::{remotes, services, slices, terms};
 
 /// The RouterConfigs, with their owners: most is about the first; both are on the same brokers.
 pub const CONFIGS: [(&str, &str, &str); 2] = [("infra", "plane", "sim"), ("infra", "other", "elsewhere")];
@@ -64,6 +64,7 @@ pub fn create_config(world: &mut World, index: usize) {
             }
         }
         routers["external"] = external;
+        world.put_rules(index, &mut routers);
         messaging["routers"] = routers;
     }
     match index {
@@ -81,12 +82,15 @@ pub fn has_secret(world: &World) -> bool {
     world.brokers.values().any(|broker| !broker.passwords.is_empty())
 }
 
+/// "p0" to "p9" as a Secret has it: too small a job for an encoder.
+pub fn base64(number: u64) -> String {
+    let ends = ["DA", "DE", "DI", "DM", "DQ", "DU", "DY", "Dc", "Dg", "Dk"];
+    format!("c{}=", ends[number as usize % ends.len()])
+}
+
 /// Makes or changes the Secret with the password of this number.
 pub fn put_secret(world: &mut World, number: u64) {
     let id = Id::new(Plural::Secrets, SECRET.0, SECRET.1);
-    // "p0" to "p9": too small a job for an encoder.
-    let ends = ["DA", "DE", "DI", "DM", "DQ", "DU", "DY", "Dc", "Dg", "Dk"];
-    let base64 = |number: u64| format!("c{}=", ends[number as usize % ends.len()]);
     let data = json!({ "username": "dQ==", "password": base64(number) });
     if !world.create(&id, &json!({ "data": data.clone() })) {
         world.change(&id, |secret| secret["data"] = data);
@@ -141,6 +145,8 @@ pub fn disturb(world: &mut World, action: &Action) {
         Action::RouterRestart { .. } | Action::RouterHang { .. } | Action::RouterSlow { .. } | Action::RouterCut(_) => {
         }
         Action::Drift { .. } | Action::ConfigRouters(_) | Action::Endpoints(..) | Action::ServiceByHand { .. } => {}
+        Action::DeleteFarSecret(_) | Action::CreateFarSecret(_) | Action::RotateFarSecret { .. } => {}
+        Action::FarLearns | Action::FarDown { .. } | Action::FarUp | Action::FarLacks { .. } => {}
         Action::StripAddress(_)
         | Action::StripSpace(_)
         | Action::Crash { .. }
@@ -291,7 +297,10 @@ pub fn act(story: &mut Story, action: &Action) {
                 put_secret(world, story.passwords);
             }
         }
-        Action::ApiOutage(ms) => world.api_down_until = Instant::now() + millis(*ms),
+        Action::ApiOutage(ms) => {
+            world.remotes.unsteady = true;
+            world.api_down_until = Instant::now() + millis(*ms);
+        }
         Action::CutWatches => {
             world.cuts += 1;
             world.api.wake_all();
@@ -309,12 +318,24 @@ pub fn act(story: &mut Story, action: &Action) {
             terms::act(world, action);
         }
         Action::Endpoints(..) | Action::ServiceByHand { .. } => services::act(world, action),
+        Action::Connect(..)
+        | Action::Disconnect(..)
+        | Action::Forward(..)
+        | Action::ConfigConnectors(_)
+        | Action::RotateFarSecret { .. }
+        | Action::DeleteFarSecret(_)
+        | Action::CreateFarSecret(_)
+        | Action::FarLearns
+        | Action::FarDown { .. }
+        | Action::FarUp
+        | Action::FarLacks { .. } => remotes::act(&shared, world, action),
         action => hands::act(story, world, action),
     }
 }
 
 fn create_address(world: &mut World, action: &Action) {
-    let Action::CreateAddress { name, space, address, kind, topic, dead, expiry, when_empty, plan } = action else {
+    let Action::CreateAddress { name, space, address, kind, topic, dead, expiry, when_empty, plan, forwards } = action
+    else {
         return;
     };
     let mut spec = json!({ "addressSpace": space, "address": address, "type": kind, "deletionPolicy": "Delete" });
@@ -323,6 +344,9 @@ fn create_address(world: &mut World, action: &Action) {
         if let Some(value) = value {
             spec[field] = (*value).into();
         }
+    }
+    if *forwards > 0 && world.remotes.on {
+        spec["forwarders"] = remotes::forwarders(kind, *forwards);
     }
     if *when_empty {
         spec["deletionPolicy"] = "WhenEmpty".into();

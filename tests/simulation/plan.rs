@@ -18,6 +18,8 @@ pub enum Action {
         expiry: Option<&'static str>,
         when_empty: bool,
         plan: Option<&'static str>,
+        /// Which forwarders it asks for.
+        forwards: usize,
     },
     ChangePlan(Name, &'static str),
     ChangeSpacePlan(Name, &'static str),
@@ -37,6 +39,35 @@ pub enum Action {
     ServiceByHand {
         pick: u64,
         change: bool,
+    },
+    /// A space has a connector of this name, of this kind.
+    Connect(Name, &'static str, usize),
+    Disconnect(Name, &'static str),
+    /// Which forwarders an Address asks for.
+    Forward(Name, usize),
+    /// Which remote hosts the first RouterConfig allows.
+    ConfigConnectors(usize),
+    /// Another password; known: the remote hosts take it, and cut: drop whoever came by an older one.
+    RotateFarSecret {
+        namespace: &'static str,
+        known: bool,
+        cut: bool,
+    },
+    DeleteFarSecret(&'static str),
+    CreateFarSecret(&'static str),
+    /// Remote hosts take the passwords that Secrets have now.
+    FarLearns,
+    /// A remote host goes away; where no time is given, for good.
+    FarDown {
+        host: &'static str,
+        ms: Option<u64>,
+    },
+    FarUp,
+    /// A remote host has no such address, or has it again.
+    FarLacks {
+        host: &'static str,
+        address: &'static str,
+        lacks: bool,
     },
     ChangeTtl(Name, u64),
     ChangeDeadLetter(Name, Option<&'static str>),
@@ -165,6 +196,10 @@ pub enum Cause {
         all: bool,
     },
     RouterCut,
+    /// Every remote host, for a while.
+    FarOutage,
+    /// The passwords for remote hosts change, and those know.
+    FarRotation,
     /// What somebody does to the entity of this number is mended.
     Drift {
         pick: u64,
@@ -204,6 +239,10 @@ pub struct Setup {
     pub followed: bool,
     /// Spaces have endpoints.
     pub exposed: bool,
+    /// Spaces have connectors to remote hosts.
+    pub remote: bool,
+    /// Routers enforce policies, without which none is made.
+    pub policies: bool,
     pub faults: Faults,
 }
 

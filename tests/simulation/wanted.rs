@@ -25,7 +25,10 @@ impl Wanted {
             "anycast" => ("ANYCAST", Some((false, -1))),
             "queue" | "deadLetter" => ("ANYCAST", Some((true, -1))),
             "subscription" => {
-                let consumers = spec["subscription"]["maxConsumers"].as_i64().unwrap_or(1);
+                // Every router takes what is forwarded.
+                let forwards = spec["forwarders"].as_array().is_some_and(|all| !all.is_empty());
+                let asked = spec["subscription"]["maxConsumers"].as_i64().unwrap_or(1);
+                let consumers = if forwards { -1 } else { asked };
                 ("MULTICAST", Some((true, i32::try_from(consumers).unwrap())))
             }
             _ => ("MULTICAST", None),

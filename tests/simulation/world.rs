@@ -13,6 +13,7 @@ use crate::api::store::{Id, Plural, Store, deleting, uid};
 use crate::broker::Broker;
 use crate::lies::Lie;
 use crate::random::Random;
+use crate::remotes::Remotes;
 use crate::router::Router;
 use crate::router::things::{Settled, Thing};
 use crate::terms::Terms;
@@ -133,6 +134,9 @@ pub struct World {
     pub calm_routers: bool,
     /// What operators have made on any router, whatever became of it.
     pub made: BTreeSet<Thing>,
+    pub remotes: Remotes,
+    /// When an operator was started last.
+    pub started_us: u64,
     /// What was Ready in standard spaces when everything was compared last, by uid.
     pub settled: BTreeMap<String, Settled>,
 }
@@ -179,6 +183,8 @@ impl World {
             excused: BTreeSet::new(),
             calm_routers: true,
             made: BTreeSet::new(),
+            remotes: Remotes::default(),
+            started_us: 0,
             settled: BTreeMap::new(),
         }
     }
@@ -421,7 +427,9 @@ impl World {
             !there && !self.held.contains(&(host, slot.clone()))
         };
         let on = address["status"]["brokers"].as_array().into_iter().flatten();
-        let on = on.filter_map(|on| on["name"].as_str()).find(|on| queue && lacks(on));
+        // What it leaves may be gone by now.
+        let on = on.filter(|on| on["state"] == "Active").filter_map(|on| on["name"].as_str());
+        let on = on.into_iter().find(|on| queue && lacks(on));
         let wrong = match on {
             Some(on) => Some(format!("is said to be Ready before {on} had {slot}")),
             None => self.judge_routes(address),

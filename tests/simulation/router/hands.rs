@@ -11,8 +11,8 @@ use crate::run::Story;
 use crate::world::World;
 
 /// The types of what an operator makes on a router.
-const KINDS: [&str; 5] =
-    ["router.config.address", "router.config.autoLink", "router.config.linkRoute", "connector", "listener"];
+const KINDS: [&str; 6] =
+    ["router.config.address", "router.config.autoLink", "router.config.linkRoute", "connector", "listener", "vhost"];
 
 /// Every action on routers that is over at once.
 pub fn act(story: &mut Story, world: &mut World, action: &Action) {

@@ -132,7 +132,8 @@ impl SimLink {
         let Some(Amqp::Map(attributes)) = router.core.call(&ask).map(|answer| answer.body) else {
             return Err(refused("no schema"));
         };
-        let Some((_, abilities)) = qpid::understand(&attributes) else { return Err(refused("not a router")) };
+        let Some((_, mut abilities)) = qpid::understand(&attributes) else { return Err(refused("not a router")) };
+        abilities.policies = router.enforces;
         let first = !std::mem::replace(&mut router.was_connected, true);
         let session =
             Session { waiting: Default::default(), lost: None, unsaid: Vec::new(), first, work: Arc::default() };
@@ -162,12 +163,13 @@ impl RouterSession for SimSession {
         self.way.host.parse().ok()
     }
 
-    fn call(&self, request: Request) -> BoxFuture<'static, Answered> {
+    fn call(&self, mut request: Request) -> BoxFuture<'static, Answered> {
         let (mut teller, told) = oneshot::channel();
         let Way { world, identity, host } = &self.way;
         {
             let mut world = lock(world);
             world.note_sender(identity, None);
+            world.falsify(&mut request);
             let mut arrives = Instant::now() + world.broker_latency();
             let lane = usize::from(request.of.is_shown_whole());
             let core_change = lane == 0 && mutates(&request);
@@ -230,6 +232,9 @@ impl World {
             };
             let links = self.routers.get(host).into_iter().flat_map(|router| router.core.auto_links());
             return links.filter(|(_, link)| link.name.as_ref() == Some(name)).any(|(_, link)| stays(&link.address));
+        }
+        if self.swallows_remote(host, request, again) {
+            return true;
         }
         let removal = !request.of.is_shown_whole() && matches!(request.operation, Operation::Delete(_));
         again && ((link && self.lies(Lie::ForgottenLinks)) || (removal && self.lies(Lie::SkippedRemoval)))
@@ -365,9 +370,9 @@ fn plain(value: SimpleValue) -> Amqp {
 }
 
 fn carry_out(world: &mut World, identity: &str, host: &str, request: &Request) -> Answered {
-    let World { routers, brokers, random, .. } = world;
+    let World { routers, brokers, remotes, random, .. } = world;
     let Some(router) = routers.get_mut(host) else { return Err(CallError::Lost("gone".to_owned())) };
-    router.live(brokers, random);
+    router.live(brokers, &remotes.hosts, random);
     let sent = qpid::encode(request.clone(), PREFIX);
     let properties = sent.properties.into_iter().map(|(key, value)| (key, plain(value)));
     let answer = router.core.call(&router_core::Request::new(properties, sent.body));

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use waystation_kit::router_core::{AutoLink, Bound, Connector, Direction, Event, OperStatus};
+use waystation_kit::router_core::{AutoLink, Bound, Connector, Direction, Event, OperStatus, Rights};
 
 use super::Router;
+use super::remote::is_remote;
 use crate::broker::{Broker, millis};
 use crate::random::Random;
+use crate::remotes::Far;
 
 /// Until a connection is tried again that never was open, and one that was.
 const REDIAL: Duration = Duration::from_secs(5);
@@ -25,6 +27,39 @@ pub enum Connection {
     Waits(Instant),
     /// Open since the broker had lost its connections so many times.
     Open(u64),
+}
+
+/// Whom a connector leads to.
+enum Peer<'a> {
+    Broker(&'a Broker),
+    Far(&'a Far),
+}
+
+impl Peer<'_> {
+    fn up(&self) -> bool {
+        match self {
+            Self::Broker(broker) => broker.up,
+            Self::Far(far) => far.up,
+        }
+    }
+
+    fn losses(&self) -> u64 {
+        match self {
+            Self::Broker(broker) => broker.losses,
+            Self::Far(far) => far.losses,
+        }
+    }
+
+    fn hangs(&self, now: Instant) -> bool {
+        matches!(self, Self::Broker(broker) if broker.hangs_until > now)
+    }
+
+    fn takes(&self, password: Option<&str>) -> bool {
+        match self {
+            Self::Broker(broker) => broker.takes(password),
+            Self::Far(far) => far.takes(password),
+        }
+    }
 }
 
 /// An auto-link at work.
@@ -56,6 +91,7 @@ impl Router {
                     self.connections.insert(connector.name.clone(), Connection::Dials(now + millis(2)));
                 }
                 Event::ConnectorGone(name) => {
+                    self.failures.remove(&name);
                     if let Some(Connection::Open(_)) = self.connections.remove(&name) {
                         self.core.container_down(&bound(&name));
                     }
@@ -72,32 +108,39 @@ impl Router {
     }
 
     /// Brings everything to what has become of it by now.
-    pub fn live(&mut self, brokers: &mut BTreeMap<String, Broker>, random: &mut Random) {
+    pub fn live(&mut self, brokers: &mut BTreeMap<String, Broker>, far: &BTreeMap<String, Far>, random: &mut Random) {
         if !self.up {
             return;
         }
         for connector in self.core.connectors() {
-            self.connect(&connector, brokers, random);
+            let host = &connector.host;
+            let peer = match is_remote(&connector.name) {
+                true => far.get(host).map(Peer::Far),
+                false => brokers.get(host).map(Peer::Broker),
+            };
+            self.connect(&connector, peer.filter(Peer::up), random);
         }
         let hosts: BTreeMap<String, String> =
             self.core.connectors().into_iter().map(|connector| (connector.name, connector.host)).collect();
         let links: Vec<(u64, AutoLink)> = self.core.auto_links().map(|(id, link)| (id, link.clone())).collect();
         for (identity, link) in links {
-            let host = match &link.bound {
-                Bound::Connection(name) => hosts.get(name),
-                _ => None,
-            };
-            if let Some(broker) = host.and_then(|host| brokers.get_mut(host)) {
+            let Bound::Connection(name) = &link.bound else { continue };
+            let host = hosts.get(name);
+            if is_remote(name) {
+                if let Some(far) = host.and_then(|host| far.get(host)) {
+                    self.attach_far(identity, &link, far);
+                }
+            } else if let Some(broker) = host.and_then(|host| brokers.get_mut(host)) {
                 self.attach(identity, &link, broker);
             }
         }
     }
 
-    fn connect(&mut self, connector: &Connector, brokers: &BTreeMap<String, Broker>, random: &mut Random) {
+    /// `peer`: whoever is there.
+    fn connect(&mut self, connector: &Connector, peer: Option<Peer<'_>>, random: &mut Random) {
         let (now, name) = (Instant::now(), &connector.name);
-        let broker = brokers.get(&connector.host);
         if let Some(Connection::Open(losses)) = self.connections.get(name)
-            && broker.is_none_or(|broker| !broker.up || broker.losses != *losses)
+            && peer.as_ref().is_none_or(|peer| peer.losses() != *losses)
         {
             self.core.container_down(&bound(name));
             self.core.set_connector(name, "CONNECTING", "[C1] Connection closed: amqp:connection:framing-error");
@@ -112,10 +155,13 @@ impl Router {
         self.attempts += 1;
         let number = self.attempts;
         let port = &connector.port;
-        match broker.filter(|broker| broker.up) {
+        match peer {
             // It says so from the moment in which it dials, and of a broker that hangs.
-            Some(broker) if *until > now || broker.hangs_until > now => {
-                let before = format!("[C{number}] Connection to {}:{port} failed: before", connector.host);
+            Some(peer) if *until > now || peer.hangs(now) => {
+                let before = match self.failures.get(name).filter(|_| matches!(peer, Peer::Far(_))) {
+                    Some(words) => words.clone(),
+                    None => format!("[C{number}] Connection to {}:{port} failed: before", connector.host),
+                };
                 self.core.set_connector(name, "SUCCESS", &before);
             }
             None if *until > now => {}
@@ -126,21 +172,31 @@ impl Router {
                     connector.host
                 );
                 self.core.set_connector(name, "CONNECTING", &message);
+                self.failures.insert(name.clone(), message);
                 self.connections.insert(name.clone(), Connection::Waits(now + REDIAL));
             }
-            Some(broker) if !broker.takes(connector.password.as_deref()) => {
+            // A policy that is missing is told of by no word.
+            Some(Peer::Far(_)) if self.core.leave(connector) == Rights::Denied => {
+                self.core.set_connector(name, "CONNECTING", "");
+                self.connections.insert(name.clone(), Connection::Waits(now + REDIAL));
+            }
+            Some(peer) if !peer.takes(connector.password.as_deref()) => {
                 let message = format!(
                     "[C{number}] Connection to {}:{port} failed: amqp:unauthorized-access Authentication failed \
                      [mech=PLAIN]",
                     connector.host
                 );
                 self.core.set_connector(name, "FAILED", &message);
+                self.failures.insert(name.clone(), message);
                 self.connections.insert(name.clone(), Connection::Waits(now + REDIAL));
             }
-            Some(broker) => {
+            Some(peer) => {
+                if matches!(peer, Peer::Far(_)) && self.core.leave(connector) == Rights::Everything {
+                    self.exposed.insert(connector.host.clone());
+                }
                 let message = format!("[C{number}] Connection Opened: dir=out host={}:{port}", connector.host);
                 self.core.set_connector(name, "SUCCESS", &message);
-                self.connections.insert(name.clone(), Connection::Open(broker.losses));
+                self.connections.insert(name.clone(), Connection::Open(peer.losses()));
                 for identity in self.core.container_up(&bound(name)) {
                     let at = now + millis(random.within(1..150));
                     self.links.entry(identity).or_insert_with(|| Link::new(at)).at = at;
@@ -153,6 +209,7 @@ impl Router {
         let now = Instant::now();
         let Some(progress) = self.links.get_mut(&identity) else { return };
         let queue = link.external.as_deref().unwrap_or(&link.address);
+        let queue = queue.split_once("::").map_or(queue, |(_, queue)| queue);
         let dues = matches!(link.status, OperStatus::Failed | OperStatus::Attaching) && progress.at <= now;
         // Where nobody has said otherwise, a broker makes what somebody comes for: not what an operator wants there.
         let there = broker.core.queue(queue).is_some()
@@ -182,5 +239,26 @@ impl Router {
         };
         (progress.at, progress.failed_before) = (now + retry, true);
         self.core.set_auto_link(identity, OperStatus::Failed, Some(&failure));
+    }
+
+    /// A remote host takes every link, but for those to what it does not have.
+    fn attach_far(&mut self, identity: u64, link: &AutoLink, far: &Far) {
+        let now = Instant::now();
+        let Some(progress) = self.links.get_mut(&identity) else { return };
+        let address = link.external.as_deref().unwrap_or(&link.address);
+        let there = !far.lacks.contains(address);
+        match link.status {
+            OperStatus::Active if there => return,
+            OperStatus::Inactive => return,
+            OperStatus::Failed | OperStatus::Attaching if progress.at > now => return,
+            OperStatus::Failed => {
+                progress.at = now + millis(5);
+                return self.core.set_auto_link(identity, OperStatus::Attaching, None);
+            }
+            _ if there => return self.core.set_auto_link(identity, OperStatus::Active, None),
+            _ => {}
+        }
+        (progress.at, progress.failed_before) = (now + if progress.failed_before { RETRY } else { FIRST_RETRY }, true);
+        self.core.set_auto_link(identity, OperStatus::Failed, Some(&format!("Node not found: {address}")));
     }
 }

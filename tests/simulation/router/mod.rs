@@ -7,6 +7,7 @@
 pub mod hands;
 pub mod link;
 mod live;
+pub mod remote;
 pub mod things;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,9 +44,15 @@ pub struct Router {
     sessions: BTreeMap<u64, Session>,
     connections: BTreeMap<String, Connection>,
     links: BTreeMap<u64, Link>,
+    /// Why each connector failed last: it says so until it is open.
+    failures: BTreeMap<String, String>,
     attempts: u64,
     /// Somebody has connected since it was started.
     was_connected: bool,
+    /// It enforces policies.
+    enforces: bool,
+    /// Remote hosts that could use everything on it.
+    pub exposed: BTreeSet<String>,
     /// When it was said to be filled, for each RouterConfig.
     filled: BTreeMap<usize, u64>,
 }
@@ -66,10 +73,19 @@ impl Router {
             sessions: BTreeMap::new(),
             connections: BTreeMap::new(),
             links: BTreeMap::new(),
+            failures: BTreeMap::new(),
             attempts: 0,
             was_connected: false,
+            enforces: false,
+            exposed: BTreeSet::new(),
             filled: BTreeMap::new(),
         }
+    }
+
+    /// From now on it enforces policies: its own configuration says so.
+    pub fn enforce_policies(&mut self) {
+        self.core.file_entity("policy", "policy/None", &[("enableVhostPolicy", true.into())]);
+        self.enforces = true;
     }
 
     /// Ends every session.
@@ -85,6 +101,7 @@ impl Router {
         self.core.restart();
         self.connections.clear();
         self.links.clear();
+        self.failures.clear();
         self.squatted.clear();
         self.filled.clear();
         self.lose_all("the router went down");
@@ -99,6 +116,11 @@ impl Router {
     pub fn hasten(&mut self) {
         self.slow = (Duration::ZERO, Instant::now());
         self.hangs_until = Instant::now();
+    }
+
+    /// Whether the connection of a connector is open.
+    pub fn is_open(&self, connector: &str) -> bool {
+        matches!(self.connections.get(connector), Some(Connection::Open(_)))
     }
 
     /// Whether it brings messages of an address to a broker.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_amqp::Value as Amqp;
 use serde_json::Value;
 use waystation::drive::router::link::{Operation, Request, Type};
-use waystation_kit::router_core::{Bound, Direction, OperStatus, Request as Ask};
+use waystation_kit::router_core::{AutoLink, Bound, Direction, OperStatus, Request as Ask};
 
+use super::remote::{TAP, bound_to, is_remote};
 use super::{Router, kind, rows, words};
 use crate::api::store::{Id, Plural, condition, deleting, generation, uid};
 use crate::check::{Object, Scene, is_true, spoilt};
@@ -19,11 +20,59 @@ use crate::world::{OTHER_SPACE, World};
 /// An entity of an operator, as far as it matters. Brokers are told by where they are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
-    Address { pattern: String, distribution: String, waypoint: bool },
-    Link { address: String, out: bool, broker: String },
-    Route { pattern: String, out: bool, broker: String },
-    Connector { broker: String },
-    Listener { port: String },
+    Address {
+        pattern: String,
+        distribution: String,
+        waypoint: bool,
+    },
+    Link {
+        address: String,
+        out: bool,
+        broker: String,
+    },
+    Route {
+        pattern: String,
+        out: bool,
+        broker: String,
+    },
+    Connector {
+        broker: String,
+    },
+    Listener {
+        port: String,
+    },
+    /// A connection to a remote host, by what its space calls it.
+    Remote {
+        connection: String,
+        to: String,
+        password: Option<String>,
+    },
+    /// A link route to a remote host, which sees `shown`.
+    Via {
+        pattern: String,
+        shown: String,
+        out: bool,
+        connection: String,
+    },
+    Forward {
+        address: String,
+        out: bool,
+        connection: String,
+        remote: String,
+    },
+    /// A subscription's way to a remote host, with all its parts.
+    Tap {
+        broker: String,
+        from: String,
+        connection: String,
+        to: String,
+    },
+    /// A part of such a way, or too much of it.
+    Scrap {
+        address: String,
+    },
+    /// The policy that keeps remote hosts off.
+    Fence,
 }
 
 impl Thing {
@@ -33,7 +82,7 @@ impl Thing {
             Self::Address { pattern: slot, .. }
             | Self::Link { address: slot, .. }
             | Self::Route { pattern: slot, .. } => Some(slot),
-            Self::Connector { .. } | Self::Listener { .. } => None,
+            _ => None,
         }
     }
 }
@@ -52,7 +101,7 @@ pub struct Settled {
 }
 
 /// Which RouterConfig's operator made what has this name.
-fn owner_of(name: &str) -> Option<usize> {
+pub fn owner_of(name: &str) -> Option<usize> {
     CONFIGS.iter().position(|config| name.contains(&format!(".waystation-{}.", config.2)))
 }
 
@@ -71,12 +120,16 @@ impl Router {
             Bound::Connection(name) => connectors.get(name).cloned().unwrap_or_else(|| format!("no {name}")),
             _ => "nowhere".to_owned(),
         };
-        let links = self.core.auto_links().filter(|(_, link)| ours(&link.name)).map(|(_, link)| Thing::Link {
+        let near = |link: &AutoLink| bound_to(&link.bound).is_none() && !link.address.starts_with(TAP);
+        let links = self.core.auto_links().filter(|(_, link)| ours(&link.name) && near(link));
+        let links = links.map(|(_, link)| Thing::Link {
             address: link.address.clone(),
             out: link.direction == Direction::Out,
             broker: broker(&link.bound),
         });
-        let routes = self.core.link_routes().filter(|(_, route)| ours(&route.name)).map(|(_, route)| Thing::Route {
+        let routes = self.core.link_routes();
+        let routes = routes.filter(|(_, route)| ours(&route.name) && bound_to(&route.bound).is_none());
+        let routes = routes.map(|(_, route)| Thing::Route {
             pattern: route.pattern.clone(),
             out: route.direction == Direction::Out,
             broker: broker(&route.bound),
@@ -85,7 +138,10 @@ impl Router {
         let mut show = |of: &str, names: &[&str]| rows(core.call(&Ask::query(&kind(of), names)));
         let addresses = show("router.config.address", &["name", "pattern", "distribution", "waypoint"]);
         let addresses = addresses.into_iter().filter(|row| owner_of(words(&row[0])) == Some(config));
-        let addresses = addresses.map(|row| Thing::Address {
+        let (taps, addresses): (Vec<_>, Vec<_>) = addresses.partition(|row| words(&row[1]).starts_with(TAP));
+        let taps: Vec<String> = taps.iter().map(|row| words(&row[1]).to_owned()).collect();
+        let remote = self.remote_things(config, &taps, broker);
+        let addresses = addresses.iter().map(|row| Thing::Address {
             pattern: words(&row[1]).to_owned(),
             distribution: words(&row[2]).to_owned(),
             waypoint: row[3] == Amqp::Bool(true),
@@ -94,7 +150,8 @@ impl Router {
         let listeners = listeners.into_iter().filter(|row| owner_of(words(&row[0])) == Some(config));
         let listeners = listeners.map(|row| Thing::Listener { port: words(&row[1]).to_owned() });
         let all = links.chain(routes).chain(addresses).chain(listeners);
-        let made = connectors.iter().filter(|(name, _)| owner_of(name) == Some(config));
+        let made = connectors.iter().filter(|(name, _)| owner_of(name) == Some(config) && !is_remote(name));
+        let all = all.chain(remote);
         all.chain(made.map(|(_, host)| Thing::Connector { broker: host.clone() })).collect()
     }
 
@@ -107,6 +164,8 @@ impl Router {
     /// Links of these slots that are not up.
     fn trouble(&self, slots: &BTreeSet<&str>) -> Vec<String> {
         let links = self.core.auto_links();
+        // Those to remote hosts are told of by themselves.
+        let links = links.filter(|(_, link)| bound_to(&link.bound).is_none());
         let links = links.filter(|(_, link)| slots.contains(&*link.address) && link.status != OperStatus::Active);
         let links = links
             .map(|(_, link)| format!("link {} {} is {}", link.direction.as_str(), link.address, link.status.as_str()));
@@ -173,7 +232,7 @@ impl Scene<'_> {
     }
 
     /// The routers of a RouterConfig, by name and place.
-    fn routers_of<'a>(&'a self, config: &'a Value) -> impl Iterator<Item = (&'a str, &'a Router)> {
+    pub fn routers_of<'a>(&'a self, config: &'a Value) -> impl Iterator<Item = (&'a str, &'a Router)> {
         slices::routers_of(self.world, config)
             .into_iter()
             .filter_map(|(name, at)| Some((name, self.world.routers.get(at)?)))
@@ -189,6 +248,7 @@ impl Scene<'_> {
         let brokers = config["spec"]["messaging"]["brokers"]["external"]["hosts"].as_array();
         let brokers = brokers.into_iter().flatten();
         wanted.extend(brokers.map(|broker| Thing::Connector { broker: text(&broker["host"]).to_owned() }));
+        wanted.extend(self.remotes_wanted(index));
         // Slots of Addresses that keep what they had, or of which it is not known what they are.
         let mut kept = BTreeSet::new();
         let mut unreadable = BTreeSet::new();
@@ -209,12 +269,15 @@ impl Scene<'_> {
         }
         for (name, router) in self.routers_of(config) {
             let has = router.things(index);
-            for thing in wanted.difference(&has) {
+            for thing in wanted.difference(&has).filter(|thing| !self.is_excused(index, thing)) {
                 found.push(format!("router {name} lacks {thing:?}"));
             }
             for thing in has.difference(&wanted) {
                 let slot = thing.slot().unwrap_or_default();
                 let stands = wanted.iter().any(|other| other.slot() == Some(slot));
+                if self.is_excused(index, thing) {
+                    continue;
+                }
                 let spared = self.world.single && !unreadable.is_empty()
                     || unreadable.iter().any(|namespace| slot.starts_with(&format!("{namespace}.")));
                 if stands || !(kept.contains(slot) || spared) {
@@ -276,11 +339,20 @@ impl World {
                 distribution: get("distribution"),
                 waypoint: attributes.get("waypoint") == Some(&Value::Bool(true)),
             },
+            Type::AutoLink if is_remote(&get("connection")) => return,
+            Type::AutoLink if get("address").starts_with(TAP) => {
+                if let Some(wrong) = self.judge_tap(&get("externalAddress"), &broker_of(&get("connection"))) {
+                    self.violated(format!("router {host}: {wrong}"));
+                }
+                return;
+            }
+            Type::LinkRoute if is_remote(&get("connection")) => return,
             Type::AutoLink => Thing::Link { address: get("address"), out, broker: broker_of(&get("connection")) },
             Type::LinkRoute => Thing::Route { pattern: get("pattern"), out, broker: broker_of(&get("connection")) },
+            Type::Connector if is_remote(name) => return,
             Type::Connector => Thing::Connector { broker: get("host") },
             Type::Listener => Thing::Listener { port: get("port") },
-            // No space of these schedules has a connector.
+            // What is about remote hosts is nobody's readiness.
             Type::Vhost => return,
         };
         let found = match &thing {
@@ -330,6 +402,10 @@ impl World {
     pub fn judge_routes(&self, address: &Value) -> Option<String> {
         let scene = Scene::of(self);
         if !scene.is_standard(address) {
+            return None;
+        }
+        // One that begins to move is Ready by what it had.
+        if crate::terms::brokers_by_state(address).contains_key("Migrating") {
             return None;
         }
         let things = scene.things_of(address);
