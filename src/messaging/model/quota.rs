@@ -51,7 +51,10 @@ impl Model {
         if matches!(decision, Decision::Foreign | Decision::Pend(_)) {
             return decision;
         }
-        if matches!(decision, Decision::Refuse(_)) {
+        // What it names may yet turn out to be refused: until then no other plan is taken, or it would depend on who is
+        // looked at first which one it has.
+        let hangs = accepted && matches!(decision, Decision::Wait((reason::CONFIGURING, _)));
+        if hangs || matches!(decision, Decision::Refuse(_)) {
             self.leave_line(key);
             if accepted {
                 self.recharge(key);

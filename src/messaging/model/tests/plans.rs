@@ -385,3 +385,24 @@ fn a_brokered_space_has_limits_too() {
     let id = TargetId::broker(key("rc"), "b".into());
     assert_eq!(w.model.target(&id).map(|t| t.used), Some(400));
 }
+
+#[test]
+fn who_names_what_is_refused_keeps_its_plan_whoever_is_looked_at_first() {
+    let mut w = world(Limits::default());
+    // The one that it names comes after it by name, and before it here.
+    w.queue_of("a", "large");
+    w.address_with("z", DeadLetter, |a| a.plan = Some("no-such-plan".into()));
+    w.advance(5_000);
+    assert_eq!((w.ready("a"), w.ready("z")), (Some((true, "Configured")), Some((false, "PlanNotFound"))));
+    w.change("a", |a| (a.dead_letter, a.plan) = (Some("z".into()), Some("small".into())));
+    w.advance(5_000);
+    assert_eq!((w.ready("a"), w.told_plan("a")), (Some((false, "DeadLetterNotFound")), Some("large".into())));
+    let writes = w.writes("a");
+    w.restart();
+    w.advance(5_000);
+    assert_eq!((w.told_plan("a"), w.writes("a")), (Some("large".into()), writes));
+
+    w.change("z", |z| z.plan = Some("small".into()));
+    w.advance(5_000);
+    assert_eq!((w.ready("a"), w.told_plan("a")), (Some((true, "Configured")), Some("small".into())));
+}
