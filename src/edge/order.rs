@@ -6,8 +6,10 @@
 //! 3. Servers that come or change; and those that leave a Service while their address comes to another one: it must not
 //!    serve two, so it leaves first; but not before what comes to the Service that it leaves, as far as that is free to
 //!    come. Of two Services that swap their addresses none can be served on.
-//! 4. The look into TLS, before the first host that is passed through. What is said about routes, where it comes or changes; then routes; then hosts (a host that is there takes
-//!    requests from wider ones, so it comes after its routes and goes before them).
+//! 4. The look into TLS, before the first host that is passed through. What is said about routes, where it comes or
+//!    changes; then routes that come or change; then hosts, which come before others go, since one may take over from a
+//!    wider or narrower one; then routes that go, also where one of another type takes over. (A host that is there takes
+//!    requests from wider ones, so it comes after its routes and goes before them.)
 //! 5. Certificates of hosts, that come or change.
 //! 6. What is said about routes, where it goes: nothing refers to it any more.
 //! 7. Certificates of hosts that go; servers that go or drain (theirs came in 3); backends; stores.
@@ -129,9 +131,16 @@ fn step(change: &Change, moves: bool) -> u8 {
             // Gone, or draining from now on.
             _ => 31,
         },
-        Slot::Map(map, _) => match (map, goes) {
-            (MapName::Hosts | MapName::Www | MapName::Passthrough, false) => 12,
-            (MapName::Hosts | MapName::Www | MapName::Passthrough, true) => 10,
+        Slot::Map(map, key) => match (map, goes) {
+            // Narrower ones first: a wider one that comes must not take what is not its own; wider ones go first.
+            (MapName::Hosts | MapName::Www | MapName::Passthrough, false) => match key.strip_prefix('*') {
+                None => 12,
+                Some("") => 14,
+                Some(_) => 13,
+            },
+            (MapName::Hosts | MapName::Www | MapName::Passthrough, true) => 15,
+            // One whose order counts is written as a whole, behind the others that may take over from it.
+            (map, true) if map.routes() && !map.ordered() => 16,
             (map, _) if map.routes() => 11,
             (_, false) => 9,
             (_, true) => 21,
@@ -214,6 +223,32 @@ mod tests {
             .iter()
             .map(|c| format!("{}{:?}", if c.after.is_some() { '+' } else { '-' }, c.slot))
             .collect()
+    }
+
+    #[test]
+    fn what_takes_over_from_another_host_or_type_of_path_is_there_before_that_goes() {
+        let map = |map, key: &str| Slot::Map(map, key.into());
+        let mut wanted = Wanted::default();
+        for (name, key) in [(MapName::Hosts, "*.h"), (MapName::Prefix, "*.h/"), (MapName::Exact, "x.h/a")] {
+            wanted.set(map(name, key), text("b"));
+        }
+        wanted.take_changes();
+        wanted.take_changes();
+        for (name, key) in [(MapName::Hosts, "*.h"), (MapName::Prefix, "*.h/"), (MapName::Exact, "x.h/a")] {
+            wanted.set(map(name, key), None);
+        }
+        for (name, key) in [(MapName::Hosts, "*"), (MapName::Hosts, "x.h"), (MapName::Prefix, "x.h/a/")] {
+            wanted.set(map(name, key), text("b"));
+        }
+        let order = [
+            "+Map(Prefix, \"x.h/a/\")",
+            "+Map(Hosts, \"x.h\")",
+            "+Map(Hosts, \"*\")",
+            "-Map(Hosts, \"*.h\")",
+            "-Map(Exact, \"x.h/a\")",
+            "-Map(Prefix, \"*.h/\")",
+        ];
+        assert_eq!(slots(&mut wanted), order);
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl Leaving {
         self.slots.remove(slot);
     }
 
+    /// What leaves, by where it is.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.keys()
+    }
+
     /// The process is another one.
     pub fn clear(&mut self) {
         self.slots.clear();

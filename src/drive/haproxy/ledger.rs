@@ -22,8 +22,8 @@ const SLACK_S: u64 = 3;
 pub(super) struct Ledger {
     held: Wanted,
     pending: BTreeMap<Slot, Change>,
-    /// What was refused, by the value's fingerprint: not asked for again until another value is wanted.
-    refused: BTreeMap<Slot, u64>,
+    /// What was refused, by the value's fingerprint; none: to go. Not asked for again until something else is wanted.
+    refused: BTreeMap<Slot, Option<u64>>,
     /// Of the newest batch.
     generation: u64,
     config: Option<Arc<RouterConfig>>,
@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     fn want(&mut self, slot: Slot, after: Option<Value>) {
-        if self.refused.get(&slot).is_some_and(|refused| after.as_ref().map(Value::fingerprint) != Some(*refused)) {
+        if self.refused.get(&slot).is_some_and(|refused| after.as_ref().map(Value::fingerprint) != *refused) {
             self.refused.remove(&slot);
         }
         match self.pending.get_mut(&slot) {
@@ -122,7 +122,7 @@ impl Ledger {
 
     fn is_refused(&self, change: &Change) -> bool {
         let refused = self.refused.get(&change.slot);
-        refused.is_some() && change.after.as_ref().map(Value::fingerprint).as_ref() == refused
+        refused.is_some_and(|refused| change.after.as_ref().map(Value::fingerprint) == *refused)
     }
 
     /// What is wanted there.
@@ -160,9 +160,13 @@ impl Ledger {
 
     /// It is refused: the fingerprint of what was, unless nothing was wanted there.
     pub fn refused(&mut self, slot: &Slot) -> Option<u64> {
-        let fingerprint = self.pending.get(slot)?.after.as_ref()?.fingerprint();
+        let fingerprint = self.pending.get(slot)?.after.as_ref().map(Value::fingerprint);
         self.refused.insert(slot.clone(), fingerprint);
-        Some(fingerprint)
+        if fingerprint.is_none() {
+            // What would not go has no place in files.
+            self.held.set(slot.clone(), None);
+        }
+        fingerprint
     }
 
     /// What was refused is asked for again.
@@ -194,12 +198,18 @@ impl Ledger {
     pub fn assume(&mut self, trusted: &BTreeSet<Slot>) -> usize {
         let mut count = 0;
         // Stores come before what refers to them in the order of slots.
-        for (slot, change) in std::mem::take(&mut self.pending) {
+        for (slot, mut change) in std::mem::take(&mut self.pending) {
             let safe = trusted.contains(&slot) || self.is_safe(&change);
             if safe && !self.is_refused(&change) {
                 count += 1;
                 self.held.set(slot, change.after);
             } else {
+                // Every process names that one, and starts from no files without it.
+                let is_default = matches!(&slot, Slot::Certificate(name) if **name == *DEFAULT_CERTIFICATE);
+                if is_default && self.held.get(&slot).is_none() {
+                    change.before = Some(Value::Sealed(Arc::clone(&self.fallback)));
+                    self.held.set(slot.clone(), change.before.clone());
+                }
                 self.pending.insert(slot, change);
             }
         }
@@ -345,6 +355,30 @@ pub(super) mod tests {
         assert!(ledger.is_settled());
         ledger.take(batch(3, vec![change("b", text("4"))]));
         assert_eq!(pending(&ledger), [(slot("b"), None, text("4"))]);
+    }
+
+    #[test]
+    fn files_of_a_first_start_have_a_default_certificate_whatever_is_named_for_it() {
+        let mut ledger = Ledger::new("PEM".into());
+        let slot = Slot::Certificate(DEFAULT_CERTIFICATE.into());
+        let named = Change { slot: slot.clone(), before: None, after: Some(Value::Sealed("NAMED".into())) };
+        ledger.take(batch(1, vec![named]));
+        ledger.assume(&BTreeSet::new());
+        assert_eq!(ledger.held().get(&slot), Some(&Value::Sealed("PEM".into())));
+        assert_eq!(ledger.wanted(&slot), Some(&Value::Sealed("NAMED".into())));
+    }
+
+    #[test]
+    fn what_is_refused_to_go_is_not_asked_for_again_either() {
+        let mut ledger = ledger();
+        for slot in [Slot::Certificate(DEFAULT_CERTIFICATE.into()), slot("a"), slot("b")] {
+            ledger.acknowledged(&slot);
+        }
+        ledger.take(batch(2, vec![change("b", None)]));
+        assert_eq!(ledger.refused(&slot("b")), None);
+        assert!(ledger.is_settled() && ledger.changes().is_empty());
+        ledger.take(batch(3, vec![change("b", text("4"))]));
+        assert_eq!(pending(&ledger), [(slot("b"), text("2"), text("4"))]);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub(super) struct Session<'a> {
     info: Info,
     next_compare: Instant,
     surprised: bool,
+    /// What left, is wanted again, and was found as it was: it may be unpublished.
+    returned: Vec<Slot>,
     told_leaving: usize,
 }
 
@@ -71,7 +73,8 @@ impl<'a> Session<'a> {
         };
         work.answers = true;
         let next_compare = Instant::now() + work.jitter.spread(work.limits.compare);
-        let mut this = Self { work, session, info, next_compare, surprised: false, told_leaving: 0 };
+        let mut this =
+            Self { work, session, info, next_compare, surprised: false, returned: Vec::new(), told_leaving: 0 };
         match this.run(was_read).await {
             Ok(end) | Err(end) => end,
         }
@@ -100,7 +103,8 @@ impl<'a> Session<'a> {
             self.work.reload().await?;
             return Ok(End::Changed);
         }
-        self.publish(&unsure).await?;
+        let returned = std::mem::take(&mut self.returned);
+        self.publish(&[unsure, returned].concat()).await?;
         self.repair(&found).await?;
         self.work.process = Some(id);
         *was_read = true;
@@ -160,6 +164,8 @@ impl<'a> Session<'a> {
                     let new = found.changes.iter().filter(|change| is_news(change, &asked)).count();
                     let differences = new + found.whole.len() + found.twice.len();
                     self.work.report(Report::Compared { differences, files }).await?;
+                    let returned = std::mem::take(&mut self.returned);
+                    self.publish(&returned).await?;
                     self.repair(&found).await?;
                     self.next_compare = Instant::now() + self.work.jitter.spread(self.work.limits.compare);
                 }
@@ -182,6 +188,12 @@ impl<'a> Session<'a> {
     async fn compare(&mut self) -> Result<Difference, ReadError> {
         let held = read::held(self.session, &self.work.layout, self.work.limits.read).await?;
         let mut found = self.work.ledger.compare(&held, &self.info, &self.work.layout);
+        // What is there and wanted again is no change that would tell so.
+        let ledger = &self.work.ledger;
+        let wanted = |slot: &&Slot| ledger.wanted(slot).is_some();
+        let returned: Vec<Slot> = self.work.leaving.slots().filter(wanted).cloned().collect();
+        returned.iter().for_each(|slot| self.work.leaving.remove(slot));
+        self.returned.extend(returned);
         // What leaves is there, and known.
         let leaving = &self.work.leaving;
         let (known, new): (Vec<Change>, Vec<Change>) =
@@ -268,6 +280,8 @@ impl<'a> Session<'a> {
             steps.truncate(self.work.limits.chunk);
             for change in &changes {
                 if change.after.is_some() {
+                    // An entry that would not go is there beside the new one: only what is read tells.
+                    self.surprised |= matches!(change.slot, Slot::Map(..)) && self.work.leaving.contains(&change.slot);
                     self.work.leaving.remove(&change.slot);
                 }
                 if matches!(change.slot, Slot::Users(_)) {

@@ -142,6 +142,7 @@ fn step(change: &Change, layout: &Layout) -> Option<Step> {
         }
         (Slot::Map(map, key), _) => {
             out.commands.push(Command::plain(Kind::DelMap, format!("del map {} {}", layout.map(*map), word(key))));
+            out.removal = true;
         }
     }
     Some(out)
