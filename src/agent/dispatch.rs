@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::Inspect;
 use super::progress::Progress;
 use crate::cluster::edge::publish::Observed;
 use crate::cluster::events::EventQueue;
@@ -19,6 +20,7 @@ use crate::metrics::edge::EdgeMetrics;
 /// The model as the engine owns it.
 pub struct Owned {
     model: Model,
+    inspect: Option<Inspect>,
     began: Option<Instant>,
 }
 
@@ -32,9 +34,9 @@ pub struct Output {
 }
 
 impl Owned {
-    /// Owns a model.
-    pub fn new(model: Model) -> Self {
-        Self { model, began: None }
+    /// Owns a model, which `inspect` looks at whenever it has settled.
+    pub fn new(model: Model, inspect: Option<Inspect>) -> Self {
+        Self { model, inspect, began: None }
     }
 }
 
@@ -50,6 +52,9 @@ impl owner::Model for Owned {
     fn settle(&mut self, _: Moment) -> Output {
         let began = self.began.take().unwrap_or_else(Instant::now);
         let mut settled = self.model.settle();
+        if let Some(inspect) = &self.inspect {
+            inspect(&self.model);
+        }
         let anything = settled.first || !settled.changes.is_empty() || !settled.reload.is_empty();
         let batch = self.model.configured().filter(|_| anything).map(|config| {
             let config = Arc::clone(config);

@@ -107,6 +107,9 @@ impl Default for Health {
 const LISTED: [Kind; 6] =
     [Kind::RouterConfig, Kind::IngressClass, Kind::Namespace, Kind::Ingress, Kind::Service, Kind::EndpointSlice];
 
+/// Looks at a model that has settled.
+pub type Inspect = Arc<dyn Fn(&Model) + Send + Sync>;
+
 /// Everything that an agent is made of.
 pub struct Parts {
     /// For watches, reads and Leases.
@@ -131,6 +134,8 @@ pub struct Parts {
     pub options: Options,
     /// Filled as it runs.
     pub health: Health,
+    /// Looks at the model whenever it has settled: for simulations, which hold HAProxy against what was wanted.
+    pub inspect: Option<Inspect>,
     /// When it resolves, the agent ends in order.
     pub shutdown: BoxFuture<'static, ()>,
 }
@@ -152,6 +157,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
         clock,
         options,
         health,
+        inspect,
         shutdown,
     } = parts;
     let jitter = Jitter::seeded(options.seed);
@@ -183,7 +189,7 @@ pub async fn run(parts: Parts) -> Result<(), LoopError> {
         metrics: Arc::clone(&health.metrics),
         progress: health.progress.clone(),
     };
-    let model = Owned::new(Model::new(options.config.clone()));
+    let model = Owned::new(Model::new(options.config.clone()), inspect);
     let (pulse, stopwatch, owner_clock) = (health.pulses.of("model"), Stopwatch::start(), Arc::clone(&clock));
     loops.spawn(endless("model", async move {
         owner::own(model, inbox, owner_clock, stopwatch, pulse, move |output, taken| dispatch.carry_out(output, taken))

@@ -104,6 +104,7 @@ async fn edge(args: EdgeArgs) -> anyhow::Result<()> {
         clock: Arc::new(MachineClock),
         options,
         health: health.clone(),
+        inspect: None,
         shutdown: ending.told().boxed(),
     };
     let probes = probes(&health, router_config);

@@ -14,9 +14,9 @@ const PLACES: [&str; 7] = ["x.y", "x/y", "z", "t", "news", "dead", "late"];
 
 impl Plan {
     /// What this seed decides where a bug is planted: schedules that give it its chance.
-    pub fn with(lie: Lie, seed: u64) -> Self {
+    pub fn against(lie: Lie, seed: u64) -> Self {
         let mut plan = match lie.needs() {
-            Needs::Nothing => Self::of(seed),
+            Needs::Nothing => Self::decide(seed),
             Needs::Routers => Self::decided(seed, true, Newer::default()),
             Needs::Plans => Self::decided(seed, true, Newer { planned: true, ..Newer::default() }),
             Needs::Slices => Self::decided(seed, true, Newer { followed: true, ..Newer::default() }),
@@ -106,7 +106,7 @@ impl Plan {
     }
 
     /// What this seed decides: of every twelve, six have routers.
-    pub fn of(seed: u64) -> Self {
+    pub fn decide(seed: u64) -> Self {
         let standard = (seed / 6).is_multiple_of(2);
         let newer = if standard { Newer::of(seed) } else { Newer::default() };
         Self::decided(seed, standard, newer)

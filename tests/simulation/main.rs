@@ -1,8 +1,8 @@
-//! Simulation: the whole operator on a simulated clock, between an API server, brokers and
-//! routers in memory. A seed decides
-//! what people do, what fails and when anything crashes; a run repeats from its seed to the last byte.
+//! Simulation: the whole operator on a simulated clock, between an API server, brokers and routers in memory; and in
+//! [`edge`] whole agents of an edge, between the same API server, HAProxies and their files. A seed decides what people
+//! do, what fails and when anything crashes; a run repeats from its seed to the last byte.
 //!
-//! `dev/simulate --seed N` runs one seed again and prints what happened.
+//! `dev/simulate --seed N` runs one seed again and prints what happened; `dev/simulate --edge --seed N` one of the edge.
 
 // The lints know only functions marked `#[test]` as test code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
@@ -11,6 +11,7 @@ mod api;
 mod broker;
 mod check;
 mod choice;
+mod edge;
 mod fleet;
 mod lies;
 mod newer;
@@ -20,57 +21,44 @@ mod random;
 mod remotes;
 mod router;
 mod run;
+mod schedule;
 mod seeds;
 mod services;
 mod shrink;
 mod slices;
+mod surroundings;
 mod terms;
 mod trace;
 mod wanted;
 mod world;
 
-use std::ops::Range;
-
 use lies::Lie;
 use plan::Plan;
-use run::run;
 
 #[test]
 fn a_thousand_schedules_end_in_agreement() {
-    seeds::all(0..1_000);
+    seeds::all::<Plan>(0..1_000);
 }
 
 #[test]
 fn seeds_that_failed_once_do_not_fail_again() {
-    seeds::each(&seeds::known());
+    seeds::each::<Plan>(&seeds::known::<Plan>());
 }
 
 #[test]
 fn a_seed_repeats_to_the_last_request() {
-    for seed in 0..20 {
-        let plan = Plan::of(seed);
-        let (once, again) = (run(&plan, None, true), run(&plan, None, true));
-        assert!(once.lines > 50, "seed {seed}: nothing happens");
-        let differs = once.trace.iter().zip(&again.trace).find(|(a, b)| a != b);
-        assert_eq!(differs, None, "seed {seed}");
-        assert_eq!((once.hash, once.lines), (again.hash, again.lines), "seed {seed}");
-    }
+    seeds::repeat::<Plan>(0..20);
 }
 
 /// `dev/simulate`: seeds from the environment.
 #[test]
 #[ignore = "run by dev/simulate"]
 fn simulate() {
-    seeds::from_environment();
+    seeds::from_environment::<Plan>();
 }
 
-/// Schedules within which every planted bug must be found, and in how many of them at least.
-const ENOUGH: (Range<u64>, usize) = (0..200, 3);
-
 fn found(lie: Lie) {
-    let (within, enough) = ENOUGH;
-    let caught = seeds::catching(lie, within.clone(), enough);
-    assert!(caught.len() >= enough, "{lie:?} was found by {caught:?} alone of seeds {within:?}");
+    seeds::found::<Plan>(lie);
 }
 
 #[test]

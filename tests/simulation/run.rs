@@ -1,6 +1,6 @@
 //! One seed, from the first object to the last comparison.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,19 +12,10 @@ use crate::fleet::Fleet;
 use crate::lies::Lie;
 use crate::plan::{Action, Cause, NAMESPACES, Plan};
 use crate::router::{Router, router_host};
+use crate::seeds::Outcome;
 use crate::terms::{Terms, is_moving};
 use crate::world::{Faults, LEASE, Shared, World, lock};
 use crate::{check, people, slices};
-
-/// What came of a run.
-pub struct Outcome {
-    pub violations: Vec<String>,
-    pub hash: u64,
-    pub trace: Vec<String>,
-    pub lines: u64,
-    /// What schedules are to bring about, and how often it was seen.
-    pub seen: BTreeMap<String, u64>,
-}
 
 /// Runs a plan on a clock of its own. The first violation ends it.
 pub fn run(plan: &Plan, lie: Option<Lie>, keep_trace: bool) -> Outcome {

@@ -11,6 +11,9 @@ pub struct Trace {
     count: u64,
 }
 
+/// So many lines are a loop that never ends: a schedule has some thousands.
+const ENDLESS: u64 = 20_000;
+
 impl Trace {
     /// An empty one.
     pub fn new(keep: bool) -> Self {
@@ -22,6 +25,10 @@ impl Trace {
     /// Adds a line.
     pub fn note(&mut self, at_us: u64, line: &str) {
         self.count += 1;
+        if self.count > ENDLESS {
+            let last: Vec<&String> = self.lines.iter().flatten().rev().take(30).collect();
+            panic!("it goes on and on: {line}; before that, newest first: {last:#?}");
+        }
         self.hasher.write_u64(at_us);
         self.hasher.write(line.as_bytes());
         if let Some(lines) = &mut self.lines {
@@ -43,4 +50,9 @@ impl Trace {
     pub fn take_lines(&mut self) -> Vec<String> {
         self.lines.take().unwrap_or_default()
     }
+}
+
+/// Stands for a text.
+pub fn sum(text: &str) -> u64 {
+    ahash::RandomState::with_seeds(1, 1, 2, 3).hash_one(text)
 }

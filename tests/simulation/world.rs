@@ -1,13 +1,14 @@
 //! Everything around the operator, in one place: API server, brokers, routers, faults, and what is remembered for judging.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use crate::api::lock;
 use crate::api::service::Target;
 use crate::api::store::{Id, Plural, Store, deleting, uid};
 use crate::broker::Broker;
@@ -21,10 +22,6 @@ use crate::trace::Trace;
 
 /// Shared by everything in one run. Never held over an await.
 pub type Shared = Arc<Mutex<World>>;
-
-pub fn lock(world: &Shared) -> MutexGuard<'_, World> {
-    world.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How bad it is: rates in a thousand, times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -244,7 +241,7 @@ impl World {
         self.some_ms(longest)
     }
 
-    pub fn watch_delay(&mut self, _: usize) -> Duration {
+    pub fn watch_delay(&mut self) -> Duration {
         let longest = self.faults.watch_ms;
         self.some_ms(longest)
     }

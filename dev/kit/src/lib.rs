@@ -11,6 +11,7 @@ pub mod bench;
 pub mod cluster;
 pub mod edge;
 pub mod haproxy;
+pub mod haproxy_core;
 pub mod operator;
 pub mod pki;
 pub mod process;

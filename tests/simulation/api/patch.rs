@@ -40,9 +40,10 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 /// Deletes an object, where it is still the one that is meant.
-pub fn delete(store: &mut Store, id: &Id, wanted: Option<&str>) -> Result<String, Refusal> {
+pub fn delete(store: &mut Store, id: &Id, wanted: &Value) -> Result<String, Refusal> {
     let object = store.get(id).ok_or((404, "NotFound"))?;
-    if wanted.is_some_and(|wanted| wanted != uid(object)) {
+    let differs = |name| wanted[name].as_str().is_some_and(|wanted| object["metadata"][name] != wanted);
+    if differs("uid") || differs("resourceVersion") {
         return Err((409, "Conflict"));
     }
     store.delete(id)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,25 +16,28 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tower::Service;
 
-use super::patch;
 use super::store::{Id, Plural, Refusal, partial};
 use super::watch::{self, Events, Wanted};
-use crate::lies::Lie;
-use crate::world::{Shared, World, lock};
+use super::{Deed, Surroundings, lock, patch};
 
 pub type Answer = Response<Either<Full<Bytes>, Events>>;
 
 /// One replica's way to the API server.
-#[derive(Clone)]
-pub struct ApiServer {
-    pub world: Shared,
+pub struct ApiServer<W> {
+    pub world: Arc<Mutex<W>>,
     /// Who asks.
     pub replica: usize,
     /// Which life of that replica.
     pub identity: Arc<str>,
 }
 
-impl Service<Request<Body>> for ApiServer {
+impl<W> Clone for ApiServer<W> {
+    fn clone(&self) -> Self {
+        Self { world: Arc::clone(&self.world), replica: self.replica, identity: Arc::clone(&self.identity) }
+    }
+}
+
+impl<W: Surroundings> Service<Request<Body>> for ApiServer<W> {
     type Response = Answer;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Answer>>;
@@ -146,7 +149,7 @@ enum Mishap {
     Late(Duration),
 }
 
-fn mishap(world: &mut World, ask: &Ask) -> Mishap {
+fn mishap(world: &mut impl Surroundings, ask: &Ask) -> Mishap {
     let mishap = some_mishap(world, ask);
     // A list or watch without an answer is given up after 60 s, a write after 5; the longest wait after either is 30.
     match mishap {
@@ -159,31 +162,31 @@ fn mishap(world: &mut World, ask: &Ask) -> Mishap {
     mishap
 }
 
-fn some_mishap(world: &mut World, ask: &Ask) -> Mishap {
+fn some_mishap(world: &mut impl Surroundings, ask: &Ask) -> Mishap {
     let lease = ask.target.as_ref().is_some_and(|target| target.plural == Plural::Leases);
     if world.api_is_down() {
-        return if world.random.chance(500) { Mishap::Refused } else { Mishap::Swallowed };
+        return if world.random().chance(500) { Mishap::Refused } else { Mishap::Swallowed };
     }
-    let rate = world.faults.api;
-    if rate == 0 || !world.random.chance(if lease { rate / 4 } else { rate }) {
+    let rate = world.failing();
+    if rate == 0 || !world.random().chance(if lease { rate / 4 } else { rate }) {
         return Mishap::None;
     }
-    match world.random.within(0..if ask.writes() { 8 } else { 4 }) {
+    match world.random().within(0..if ask.writes() { 8 } else { 4 }) {
         0 => Mishap::Refused,
-        1 => Mishap::Answered(world.random.one_of(&[429, 429, 500, 503, 504])),
+        1 => Mishap::Answered(world.random().one_of(&[429, 429, 500, 503, 504])),
         2 => Mishap::Swallowed,
-        3 => Mishap::Late(Duration::from_millis(world.random.within(1..9_000))),
-        4 if !lease => Mishap::Answered(world.random.one_of(&[409, 409, 409, 403, 422])),
+        3 => Mishap::Late(Duration::from_millis(world.random().within(1..9_000))),
+        4 if !lease => Mishap::Answered(world.random().one_of(&[409, 409, 409, 403, 422])),
         5 => Mishap::Mute,
         _ => Mishap::Lost,
     }
 }
 
-impl ApiServer {
+impl<W: Surroundings> ApiServer<W> {
     async fn exchange(self, ask: Ask) -> io::Result<Answer> {
         let (there, back, mishap) = {
             let mut world = lock(&self.world);
-            let mishap = mishap(&mut world, &ask);
+            let mishap = mishap(&mut *world, &ask);
             if ask.writes() {
                 world.note_sender(&self.identity, ask.target.as_ref());
             }
@@ -245,9 +248,9 @@ impl ApiServer {
                 Err(refusal) => failure(refusal),
             };
         }
-        let before = world.api.version;
+        let before = world.api().version;
         let result = self.carry_out(&mut world, ask);
-        let changed = world.api.version != before;
+        let changed = world.api().version != before;
         let outcome = match &result {
             Ok(_) => "ok".to_owned(),
             Err((code, word)) => format!("{code} {word}"),
@@ -263,12 +266,12 @@ impl ApiServer {
         }
     }
 
-    fn carry_out(&self, world: &mut World, ask: &Ask) -> Result<Bytes, Refusal> {
+    fn carry_out(&self, world: &mut W, ask: &Ask) -> Result<Bytes, Refusal> {
         if ask.path == "/apis/waystation.dev/v1alpha1" {
             return Ok(kinds().to_string().into());
         }
         if ask.path.ends_with("/events") {
-            world.events += 1;
+            world.told(&ask.json);
             return Ok(ask.body.clone());
         }
         let target = ask.target.as_ref().ok_or((404, "NotFound"))?;
@@ -277,55 +280,54 @@ impl ApiServer {
             if target.name.is_empty() {
                 return self.list(world, ask, target).map(Bytes::from);
             }
-            return world.api.text(&id, ask.metadata_only);
+            return world.api().text(&id, ask.metadata_only);
         }
         let body = &ask.json;
         if ask.method == Method::POST {
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let id = Id::new(target.plural, &target.namespace, name);
-            world.api.create(&id, body)?;
-            return world.api.text(&id, false);
+            world.api().create(&id, body)?;
+            return world.api().text(&id, false);
         }
         if ask.method == Method::DELETE {
-            let uid = body["preconditions"]["uid"].as_str();
-            return patch::delete(&mut world.api, &id, uid).map(Bytes::from);
+            return patch::delete(world.api(), &id, &body["preconditions"]).map(Bytes::from);
         }
         if ask.content_type.contains("apply-patch") && !target.status {
-            if world.lies(Lie::PhantomService) && id.plural == Plural::Services && world.api.get(&id).is_none() {
+            if world.api().get(&id).is_none() && world.omits(Deed::Make(id.plural)) {
                 return Ok(body.to_string().into());
             }
-            patch::apply(&mut world.api, &id, body)?;
-            return world.api.text(&id, false);
+            patch::apply(world.api(), &id, body)?;
+            return world.api().text(&id, false);
         }
         let object = if ask.method == Method::PUT {
-            let object = world.api.get(&id).ok_or((404, "NotFound"))?;
+            let object = Arc::clone(world.api().get(&id).ok_or((404, "NotFound"))?);
             let version = &body["metadata"]["resourceVersion"];
-            if *version != object["metadata"]["resourceVersion"] && !world.lies(Lie::BlindLease) {
+            if *version != object["metadata"]["resourceVersion"] && !world.omits(Deed::Compare) {
                 return Err((409, "Conflict"));
             }
-            world.api.update(&id, |object| object["spec"] = body["spec"].clone())?
+            world.api().update(&id, |object| object["spec"] = body["spec"].clone())?
         } else if ask.content_type.contains("json-patch") {
-            if world.lies(Lie::ForgottenFinalizer) && body.to_string().contains("\"add\"") {
-                return world.api.text(&id, false);
+            if body.to_string().contains("\"add\"") && world.omits(Deed::Finalize) {
+                return world.api().text(&id, false);
             }
-            patch::json_patch(&mut world.api, &id, body)?
+            patch::json_patch(world.api(), &id, body)?
         } else if target.status {
-            if target.plural == Plural::Addresses && world.lies_once(Lie::DroppedStatus) {
-                return world.api.text(&id, false);
+            if world.omits(Deed::Status(target.plural)) {
+                return world.api().text(&id, false);
             }
-            patch::apply_status(&mut world.api, &id, body)?
+            patch::apply_status(world.api(), &id, body)?
         } else {
             return Err((415, "UnsupportedMediaType"));
         };
         // An object that this has ended is in the answer all the same.
-        if world.api.get(&id).is_some() { world.api.text(&id, false) } else { Ok(shown(&object, false).into()) }
+        if world.api().get(&id).is_some() { world.api().text(&id, false) } else { Ok(shown(&object, false).into()) }
     }
 
-    fn list(&self, world: &mut World, ask: &Ask, target: &Target) -> Result<String, Refusal> {
+    fn list(&self, world: &mut W, ask: &Ask, target: &Target) -> Result<String, Refusal> {
         let limit = ask.param("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
-        let (selector, labels) = (Selector::of(ask), world.api.labels.clone());
+        let (selector, labels) = (Selector::of(ask), world.api().labels.clone());
         let of = |id: &Id| selector.takes(target, id, &labels);
-        let (items, version, next) = world.api.list(of, limit, ask.param("continue"))?;
+        let (items, version, next) = world.api().list(of, limit, ask.param("continue"))?;
         let items: Vec<String> = items.iter().map(|object| shown(object, ask.metadata_only)).collect();
         let metadata = json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
         let items = items.join(",");

@@ -23,10 +23,12 @@ pub enum Plural {
     Leases,
     Services,
     EndpointSlices,
+    Ingresses,
+    IngressClasses,
 }
 
 impl Plural {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::RouterConfigs,
         Self::AddressSpaces,
         Self::Addresses,
@@ -35,6 +37,8 @@ impl Plural {
         Self::Leases,
         Self::Services,
         Self::EndpointSlices,
+        Self::Ingresses,
+        Self::IngressClasses,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -47,6 +51,8 @@ impl Plural {
             Self::Leases => "leases",
             Self::Services => "services",
             Self::EndpointSlices => "endpointslices",
+            Self::Ingresses => "ingresses",
+            Self::IngressClasses => "ingressclasses",
         }
     }
 
@@ -64,7 +70,14 @@ impl Plural {
             Self::Leases => ("coordination.k8s.io/v1", "Lease"),
             Self::Services => ("v1", "Service"),
             Self::EndpointSlices => ("discovery.k8s.io/v1", "EndpointSlice"),
+            Self::Ingresses => ("networking.k8s.io/v1", "Ingress"),
+            Self::IngressClasses => ("networking.k8s.io/v1", "IngressClass"),
         }
+    }
+
+    /// Of no namespace.
+    pub fn cluster_scoped(self) -> bool {
+        matches!(self, Self::Namespaces | Self::IngressClasses)
     }
 
     /// Only ever listed and watched by metadata.
@@ -117,7 +130,7 @@ pub struct Store {
     uids: u64,
     /// Whether new Addresses get the finalizer at admission.
     pub policy: bool,
-    moved: [Arc<Notify>; 8],
+    moved: [Arc<Notify>; 10],
     /// Labels that objects had when they were made, also of those that are gone: nobody changes any.
     pub labels: BTreeMap<Id, Value>,
     pages: BTreeMap<u64, (Vec<Arc<Value>>, u64)>,
@@ -227,7 +240,7 @@ impl Store {
         if self.objects.contains_key(id) {
             return Err((409, "AlreadyExists"));
         }
-        if id.plural != Plural::Namespaces {
+        if !id.plural.cluster_scoped() {
             match self.objects.get(&Id::new(Plural::Namespaces, "", &id.namespace)) {
                 None => return Err((404, "NotFound")),
                 Some(namespace) if deleting(namespace) => return Err((403, "Forbidden")),

@@ -1,6 +1,7 @@
 //! Watches: events in order, late, cut off, forgotten.
 
 use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,9 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::service::{Selector, Target, status};
-use super::store::{Plural, Refusal, partial};
-use crate::lies::Lie;
-use crate::world::{Shared, lock};
+use super::store::{Plural, Refusal, Store, partial};
+use super::{Deed, Surroundings, lock};
 
 /// The body of a watch.
 pub type Events = StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>;
@@ -34,31 +34,31 @@ pub struct Wanted {
 type Sender = mpsc::UnboundedSender<io::Result<Bytes>>;
 
 /// Opens a watch.
-pub fn open(world: &Shared, wanted: Wanted) -> Result<Events, Refusal> {
+pub fn open<W: Surroundings>(world: &Arc<Mutex<W>>, wanted: Wanted) -> Result<Events, Refusal> {
     let (sender, mut receiver) = mpsc::unbounded_channel::<io::Result<Bytes>>();
     let mut wanted = wanted;
     {
         let mut locked = lock(world);
-        if !wanted.initial && wanted.from < locked.api.compacted {
-            if locked.random.chance(500) {
+        if !wanted.initial && wanted.from < locked.api().compacted {
+            if locked.random().chance(500) {
                 return Err((410, "Expired"));
             }
             let event = json!({ "type": "ERROR", "object": status((410, "Expired")) });
             let _ = sender.send(Ok(format!("{event}\n").into()));
         } else {
             if wanted.initial {
-                wanted.from = locked.api.version;
-                send_initial(&locked.api, &wanted, &sender);
+                wanted.from = locked.api().version;
+                send_initial(locked.api(), &wanted, &sender);
             }
-            let cuts = locked.cuts;
-            tokio::spawn(serve(Shared::clone(world), wanted, sender, cuts));
+            let cuts = locked.cuts();
+            tokio::spawn(serve(Arc::clone(world), wanted, sender, cuts));
         }
     }
     let events = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     Ok(StreamBody::new(events.map(|line| line.map(Frame::data)).boxed()))
 }
 
-fn send_initial(api: &super::store::Store, wanted: &Wanted, sender: &Sender) {
+fn send_initial(api: &Store, wanted: &Wanted, sender: &Sender) {
     let all = api.all(wanted.target.plural).filter(|(id, _)| wanted.selector.takes(&wanted.target, id, &api.labels));
     for (_, object) in all {
         let object = if wanted.target.plural.metadata_only() { partial(object) } else { (**object).clone() };
@@ -82,14 +82,14 @@ enum Next {
     Cut(bool),
 }
 
-async fn serve(world: Shared, wanted: Wanted, sender: Sender, cuts: u64) {
+async fn serve<W: Surroundings>(world: Arc<Mutex<W>>, wanted: Wanted, sender: Sender, cuts: u64) {
     let ends = Instant::now() + wanted.timeout;
     let (mut position, mut due) = (wanted.from, Instant::now());
     let mut next_bookmark = Instant::now() + Duration::from_secs(60);
     loop {
         let (moved, next) = {
             let mut world = lock(&world);
-            (world.api.moved(wanted.target.plural), step(&mut world, &wanted, position, due, cuts))
+            (world.api().moved(wanted.target.plural), step(&mut *world, &wanted, position, due, cuts))
         };
         let moved = moved.notified();
         tokio::pin!(moved);
@@ -101,7 +101,7 @@ async fn serve(world: Shared, wanted: Wanted, sender: Sender, cuts: u64) {
                     () = sender.closed() => return,
                     () = sleep_until(at) => {}
                 }
-                let cut = lock(&world).cuts != cuts;
+                let cut = lock(&world).cuts() != cuts;
                 if cut || sender.send(Ok(line)).is_err() {
                     return;
                 }
@@ -132,9 +132,9 @@ async fn serve(world: Shared, wanted: Wanted, sender: Sender, cuts: u64) {
 }
 
 /// Ends a watch in one of the ways that it should not end in.
-fn cut(world: &Shared, sender: &Sender) {
+fn cut<W: Surroundings>(world: &Arc<Mutex<W>>, sender: &Sender) {
     let event = |code| json!({ "type": "ERROR", "object": status((code, "Injected")) });
-    let ends = match lock(world).random.within(0..4) {
+    let ends = match lock(world).random().within(0..4) {
         0 => Ok(Bytes::from_static(b"{\"type\":\"MODI")),
         1 => Ok(format!("{}\n", event(500)).into()),
         2 => Ok(format!("{}\n", event(410)).into()),
@@ -144,19 +144,19 @@ fn cut(world: &Shared, sender: &Sender) {
     let _ = sender.send(ends);
 }
 
-fn step(world: &mut crate::world::World, wanted: &Wanted, position: u64, due: Instant, cuts: u64) -> Next {
-    if world.cuts != cuts {
-        return Next::Cut(world.random.chance(500));
+fn step<W: Surroundings>(world: &mut W, wanted: &Wanted, position: u64, due: Instant, cuts: u64) -> Next {
+    if world.cuts() != cuts {
+        return Next::Cut(world.random().chance(500));
     }
     let plural = wanted.target.plural;
-    let takes = |id| wanted.selector.takes(&wanted.target, id, &world.api.labels);
-    let found = world.api.since(plural, position).find(|change| takes(&change.id));
+    let api: &Store = world.api();
+    let takes = |id| wanted.selector.takes(&wanted.target, id, &api.labels);
+    let found = api.since(plural, position).find(|change| takes(&change.id));
     let found = found.map(|change| (change.at, change.version, change.line.clone()));
     let Some((at, version, line)) = found else { return Next::Nothing };
-    let addresses = plural == Plural::Addresses && world.lies_once(Lie::LostEvent);
-    if addresses || (plural == Plural::EndpointSlices && world.lies(Lie::LostSlice)) {
+    if world.omits(Deed::Tell(plural)) {
         return Next::Line(due, version, Bytes::new());
     }
-    let late = world.watch_delay(wanted.replica);
+    let late = world.watch_delay();
     Next::Line(due.max(at + late).max(world.stalled_until(wanted.replica)), version, line)
 }

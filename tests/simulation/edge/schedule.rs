@@ -1,0 +1,50 @@
+//! Schedules of edges, as seeds are run.
+
+use std::ops::Range;
+
+use super::lies::Lie;
+use super::plan::{Plan, Step};
+use super::run::run;
+use crate::seeds::{Outcome, Schedule};
+
+impl Schedule for Plan {
+    type Lie = Lie;
+    const FLAG: &'static str = "--edge ";
+    const KNOWN: &'static str = include_str!("seeds.txt");
+    const SIMPLER: &'static [fn(&mut Self)] = &[
+        |plan| plan.setup.faults.api = 0,
+        |plan| plan.setup.faults.haproxy = 0,
+        |plan| plan.setup.faults.disk = 0,
+        |plan| plan.setup.agents = 1,
+        |plan| plan.setup.stream = false,
+    ];
+
+    fn of(seed: u64) -> Self {
+        Plan::decide(seed)
+    }
+
+    fn with(lie: Lie, seed: u64) -> Self {
+        Plan::against(lie, seed)
+    }
+
+    fn lie(name: &str) -> Lie {
+        Lie::parse(name)
+    }
+
+    fn run(&self, lie: Option<Lie>, keep_trace: bool) -> Outcome {
+        run(self, lie, keep_trace)
+    }
+
+    fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    fn cut(&mut self, steps: Range<usize>) {
+        self.steps.drain(steps);
+    }
+
+    fn words(&self) -> (String, Vec<String>) {
+        let step = |step: &Step| format!("after {:>6} ms  {:?}", step.wait_ms, step.action);
+        (format!("{:?}", self.setup), self.steps.iter().map(step).collect())
+    }
+}
