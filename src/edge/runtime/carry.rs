@@ -270,9 +270,9 @@ mod tests {
         let changed = [
             "set maxconn server a:web:80/10.0.0.1_8080 9",
             "add map /d/maps/upstream-host.map <<E|p:h.com/a;b%20c x.y|E",
-            "del map /d/maps/exact.map h.com/",
             "set map /d/maps/prefix.map h.com/a\\;b%20c/ a:web:80|u|p:h.com/a\\;b%20c",
             "set map /d/maps/hosts.map h.com -",
+            "del map /d/maps/exact.map h.com/",
         ];
         assert_eq!(sent(&world), changed);
         world.gone(ObjectKind::Ingress, "a/one");
