@@ -2,7 +2,8 @@
 //! of them, with HAProxy's semantics and words. Pure and synchronous; it moves no requests.
 //!
 //! A [`Worker`] is started from [`Files`] and refuses what HAProxy would refuse to start from: files that lack what they
-//! refer to. What it was told since is gone with it. `tests/haproxy_link/alike.rs` holds it against the real one.
+//! refer to. What it was told since is gone with it. Most of its answers were
+//! read off HAProxy 3.4.7; no test holds it against the real one yet.
 //!
 //! Invariant: nothing in it refers to a class, store or list that is not there.
 
