@@ -43,7 +43,11 @@ fn checks(figures: &Figures) -> Vec<Check> {
     let no_reload = || ("reloads", "nothing is reloaded", get("reloads") == 0.0);
     let none_failed = || ("failed_requests", "no request fails", get("failed_requests") == 0.0);
     match figures.scenario {
-        "address-bulk" => vec![once("writes_per_address")],
+        // Who waits for more than a second is told so: on a busy machine some do.
+        "address-bulk" => {
+            let key = "writes_per_address";
+            vec![(key, "each address is written once, but for a few that wait for long", get(key) <= 1.05)]
+        }
         "address-add" | "address-add behind a bulk" => vec![once("status_writes_per_address")],
         "idle" => {
             let expected = get("lease_requests_per_min") + get("watch_requests_per_min");
