@@ -215,7 +215,7 @@ impl Model {
         self.hold_route(route, claim);
         if let Some(address) = self.addresses.get_mut(key) {
             (address.route, address.unrouted) = (Some(route.clone()), false);
-            self.stands(key);
+            self.note_standing(key);
         }
     }
 
@@ -273,7 +273,7 @@ impl Model {
         }
         if let Some(address) = self.addresses.get_mut(key) {
             (address.in_force, address.effective, address.accepted) = (Some(generation), effective, true);
-            self.stands(key);
+            self.note_standing(key);
         }
     }
 
@@ -339,8 +339,7 @@ impl Model {
             let words = format!("{words}; what is in force stays so, and nobody looks after it: create it again");
             return Decision::Wait((reason::ROUTER_CONFIG_NOT_FOUND, words.into()));
         }
-        if !address.accepted
-            && !address.held()
+        if !address.stands()
             && let Some(refusal) = self.taken_by_connector(space, &address.canonical)
         {
             return Decision::Refuse(refusal);

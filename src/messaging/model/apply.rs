@@ -436,7 +436,7 @@ impl Model {
             }
         }
         if deleting {
-            self.step_back(&space, (old.meta.deleting, old.meta.created_s), &key);
+            self.step_back(&space, &key);
             self.mark_referrers(&key);
         }
     }

@@ -47,18 +47,18 @@ impl Claimants {
 
     /// Those that may hold something, or would next: to be judged when what stands for the address has changed.
     fn concerned(&self) -> impl Iterator<Item = &Key> {
-        let (one, many) = match self {
-            Self::One(key) => (Some(key), None),
-            // The first two: who has it, or would, and who comes after.
-            Self::Many(line) => (None, Some(line.standing.iter().chain(self.all().take(2)))),
+        let standing = match self {
+            Self::One(_) => None,
+            Self::Many(line) => Some(&line.standing),
         };
-        one.into_iter().chain(many.into_iter().flatten())
+        // The first two in line: who has it, or would, and who comes after.
+        standing.into_iter().flatten().chain(self.all().take(2))
     }
 
     /// Who stands is known anew.
     pub fn stand_anew(&mut self, addresses: &Map<Key, AddressState>) {
         if let Self::Many(line) = self {
-            let stands = |key: &&Key| addresses.get(*key).is_some_and(|a| a.held() || a.accepted);
+            let stands = |key: &&Key| addresses.get(*key).is_some_and(AddressState::stands);
             line.standing = line.waiting.iter().map(|(.., key)| key).filter(stands).cloned().collect();
         }
     }
@@ -71,7 +71,7 @@ impl Claimants {
             if !line.waiting.contains(&place(address)) {
                 return Err(format!("{key}: stands in line at the wrong place"));
             }
-            if (address.held() || address.accepted) && !line.standing.contains(key) {
+            if address.stands() && !line.standing.contains(key) {
                 return Err(format!("{key}: is not known to stand"));
             }
         }
@@ -96,8 +96,8 @@ impl Model {
     pub(super) fn winner(&self, space: &Key, canonical: &str) -> Option<&AddressState> {
         let claimants = self.members.get(space)?.claims.get(canonical)?;
         let rank = |a: &&AddressState| {
-            let stands = a.held() || a.accepted;
-            (!a.held(), !stands, a.obj.meta.deleting && !stands, a.obj.meta.created_s, a.obj.meta.key.clone())
+            let (deleting, created_s, key) = place(a);
+            (!a.held(), !a.stands(), deleting && !a.stands(), created_s, key)
         };
         match claimants {
             Claimants::One(key) => self.addresses.get(key),
@@ -118,7 +118,7 @@ impl Model {
     /// An Address that was not there before.
     pub(super) fn enter_claim(&mut self, space: &Key, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
-        let (canonical, own, stands) = (address.canonical.clone(), place(address), address.held() || address.accepted);
+        let (canonical, own, stands) = (address.canonical.clone(), place(address), address.stands());
         let Some(members) = self.members.get_mut(space) else { return };
         let Some(claimants) = members.claims.get_mut(&canonical) else {
             members.claims.insert(canonical, Claimants::One(key.clone()));
@@ -138,13 +138,14 @@ impl Model {
         }
     }
 
-    /// An Address is being deleted from now on; `address` as it was before.
-    pub(super) fn step_back(&mut self, space: &Key, before: (bool, i64), key: &Key) {
+    /// An Address is being deleted from now on.
+    pub(super) fn step_back(&mut self, space: &Key, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
         let own = place(address);
+        let before = (!own.0, own.1, own.2.clone());
         let claimants = self.members.get_mut(space).and_then(|m| m.claims.get_mut(&address.canonical));
         if let Some(Claimants::Many(line)) = claimants {
-            line.waiting.remove(&(before.0, before.1, key.clone()));
+            line.waiting.remove(&before);
             line.waiting.insert(own);
         }
     }
@@ -177,13 +178,11 @@ impl Model {
     }
 
     /// An Address may have something, or was accepted: to be called wherever that begins.
-    pub(super) fn stands(&mut self, key: &Key) {
+    pub(super) fn note_standing(&mut self, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
         let claimants =
             self.members.get_mut(&Self::space_key(address)).and_then(|m| m.claims.get_mut(&address.canonical));
-        if let Some(Claimants::Many(line)) = claimants
-            && !line.standing.contains(key)
-        {
+        if let Some(Claimants::Many(line)) = claimants {
             line.standing.insert(key.clone());
         }
     }

@@ -192,9 +192,12 @@ impl Model {
             return false;
         }
         let prefix = names::prefix(&space, false);
-        let within = |other: &&Slot| other.starts_with(&*prefix) && *other != slot;
+        let within = |other: &&Slot| other.starts_with(&*prefix);
+        let from = Slot::from(&*prefix);
+        let others = |other: &Slot| other != slot;
         let Some(target) = self.target(id) else { return false };
-        let (queues, marks) = (contents.queues.keys().filter(within), contents.marks.iter().filter(within));
-        queues.count() + marks.count() + target.slots.keys().filter(within).count() == 0
+        let queues = contents.queues.range(from.clone()..).map(|(queue, _)| queue).take_while(within).any(others);
+        let marks = contents.marks.range(from..).take_while(within).any(others);
+        !queues && !marks && !target.slots.keys().filter(within).any(others)
     }
 }

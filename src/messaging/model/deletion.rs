@@ -65,8 +65,7 @@ impl Model {
             return;
         }
         let force = self.forced(address, &space);
-        let had = address.held() || address.accepted;
-        let waits = if force || !had { None } else { self.awaited(address, &space) };
+        let waits = if force || !address.stands() { None } else { self.awaited(address, &space) };
         if let Some(text) = waits {
             // Stays wanted, and is changed and refilled like any other, until the wait ends.
             let decision = self.decide(address);
@@ -356,7 +355,7 @@ impl Model {
             AddressType::DeadLetter => (members.dead_letter_users.get(&address.canonical)?, "Addresses that name it"),
             _ => return None,
         };
-        let mut users = users.iter().filter(|key| self.addresses.get(*key).is_some_and(|a| a.held() || a.accepted));
+        let mut users = users.iter().filter(|key| self.addresses.get(*key).is_some_and(AddressState::stands));
         let first = users.next()?;
         let more = users.count();
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };

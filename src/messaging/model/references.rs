@@ -71,7 +71,7 @@ impl Model {
                 ),
             );
         }
-        if found.obj.meta.deleting && !address.held() && !address.accepted {
+        if found.obj.meta.deleting && !address.stands() {
             return refuse(missing, format!("{field} names {name}, which is being deleted: name another {word}"));
         }
         if found.refused && !found.accepted {

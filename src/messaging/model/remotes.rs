@@ -295,7 +295,7 @@ impl Model {
 
     /// An accepted Address of the space that begins with a connector's name.
     fn taken_by(&self, space: &Key, name: &str) -> Option<&Arc<str>> {
-        let has = |key: &Key| self.addresses.get(key).is_some_and(|a| a.held() || a.accepted);
+        let has = |key: &Key| self.addresses.get(key).is_some_and(|a| a.stands());
         self.beginning_with(space, name).find(|key| has(key)).map(|key| &key.name)
     }
 

@@ -109,7 +109,7 @@ impl Model {
         routers.slots.insert(route.slot.clone(), state);
         if let Some(address) = self.addresses.get_mut(holder) {
             address.route = Some(route.clone());
-            self.stands(holder);
+            self.note_standing(holder);
         }
     }
 

@@ -124,7 +124,7 @@ impl Model {
             let space = Self::space_key(address);
             *self.members.entry(space).or_default().on.entry(id.name.clone()).or_default() += 1;
         }
-        self.stands(holder);
+        self.note_standing(holder);
     }
 
     /// A broker holds nothing of an Address any more.

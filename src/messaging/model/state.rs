@@ -101,6 +101,11 @@ impl AddressState {
         !self.holds.is_empty() || self.route.is_some()
     }
 
+    /// Whether anything stands for it, or it was accepted: nobody else may have its address then.
+    pub fn stands(&self) -> bool {
+        self.held() || self.accepted
+    }
+
     /// Whether its newest form is in force and its status says so.
     pub fn settled(&self) -> bool {
         self.ready && self.in_force == Some(self.obj.meta.generation)

@@ -6,6 +6,7 @@ use super::ask::Standing;
 use super::mark::Claim;
 use super::settings::prefix_of;
 use super::{Carrier, Halt, OURS, owner_of};
+use crate::drive::broker::link::Call;
 use crate::drive::broker::ops::{self, ListedQueue, Refusal};
 use crate::messaging::broker::{Done, Entry, is_ground};
 use crate::messaging::ids::Slot;
@@ -84,18 +85,17 @@ impl Carrier<'_> {
     }
 
     pub(super) async fn destroy(&self, queue: &Slot) -> Result<(), Halt> {
-        self.expect_removal(queue);
-        match self.call(ops::destroy_queue(queue, true)).await {
-            Ok(_) => {}
-            Err(halt) => {
-                self.removal_failed(queue);
-                if !halt.is(Refusal::NotFound) {
-                    return Err(halt);
-                }
-            }
-        }
+        self.destroyed(queue, ops::destroy_queue(queue, true)).await?;
         self.memory().queues.remove(queue);
         Ok(())
+    }
+
+    /// Sends what destroys a queue of this name, which will be told of and is no loss then. One that is not there is gone.
+    pub(super) async fn destroyed(&self, name: &Slot, call: Call) -> Result<(), Halt> {
+        self.expect_removal(name);
+        let Err(halt) = self.call(call).await else { return Ok(()) };
+        self.removal_failed(name);
+        if halt.is(Refusal::NotFound) { Ok(()) } else { Err(halt) }
     }
 
     /// Deletes an address with nothing but temporary queues, those of consumers that are attached right now.
@@ -115,12 +115,7 @@ impl Carrier<'_> {
     }
 
     pub(super) async fn delete_unless_used(&self, address: &Slot, guests: bool) -> Result<(), Halt> {
-        let refusal = match self.call(ops::delete_address(address, false)).await {
-            Ok(_) => return Ok(()),
-            Err(halt) if halt.is(Refusal::NotFound) => return Ok(()),
-            Err(halt) if halt.is(Refusal::InUse) => halt,
-            Err(halt) => return Err(halt),
-        };
+        let Some(refusal) = self.delete_plainly(address).await? else { return Ok(()) };
         let bound = self.listed(ops::list_bound(address)).await?;
         let others = |row: &ListedQueue| row.user.starts_with(OURS) && !row.is_of(self.owner);
         if let Some(kept) = bound.iter().find(|row| row.queue.durable || others(row)) {
@@ -145,13 +140,19 @@ impl Carrier<'_> {
 
     /// Deletes an address on which nothing is, not even a consumer's queue; whether it is gone.
     async fn delete_if_unused(&self, address: &Slot) -> Result<bool, Halt> {
+        let gone = self.delete_plainly(address).await?.is_none();
+        if gone {
+            self.memory().addresses.remove(address);
+        }
+        Ok(gone)
+    }
+
+    /// Deletes an address unless something is on it: then gives the broker's words.
+    async fn delete_plainly(&self, address: &Slot) -> Result<Option<Halt>, Halt> {
         match self.call(ops::delete_address(address, false)).await {
-            Err(halt) if halt.is(Refusal::InUse) => Ok(false),
+            Err(halt) if halt.is(Refusal::InUse) => Ok(Some(halt)),
             Err(halt) if !halt.is(Refusal::NotFound) => Err(halt),
-            _ => {
-                self.memory().addresses.remove(address);
-                Ok(true)
-            }
+            _ => Ok(None),
         }
     }
 

@@ -55,14 +55,7 @@ impl Carrier<'_> {
         // Before it is sent: its removal may be told before its answer comes.
         self.memory().marks.remove(slot);
         let name = Slot::from(ops::mark(slot));
-        self.expect_removal(&name);
-        match self.call(ops::destroy_mark(slot)).await {
-            Ok(_) => Ok(()),
-            Err(halt) => {
-                self.removal_failed(&name);
-                if halt.is(Refusal::NotFound) { Ok(()) } else { Err(halt) }
-            }
-        }
+        self.destroyed(&name, ops::destroy_mark(slot)).await
     }
 }
 

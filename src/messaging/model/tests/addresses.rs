@@ -328,17 +328,3 @@ fn a_reference_that_no_address_can_have_is_not_to_be_created() {
     assert!(w.message("q").contains("no Address can have") && !w.message("q").contains("create"), "{}", w.message("q"));
     assert!(w.message("p").contains("create an Address"), "{}", w.message("p"));
 }
-
-#[test]
-fn one_is_said_in_the_singular() {
-    let mut w = World::new();
-    w.address("q", Queue);
-    w.run();
-    w.delete_config("rc");
-    w.delete_space("s");
-    w.advance(5_000);
-    let space = w.spaces[&key("s")].status.ready.clone().unwrap();
-    assert!(space.message.starts_with("waits for 1 Address; "), "{}", space.message);
-    let config = w.configs[&key("rc")].status.ready.clone().unwrap();
-    assert!(config.message.starts_with("waits for 1 AddressSpace that uses it, "), "{}", config.message);
-}

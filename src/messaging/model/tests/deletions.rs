@@ -169,8 +169,10 @@ fn a_space_waits_for_its_addresses_and_a_router_config_for_its_spaces() {
     assert!(w.spaces.contains_key(&key("s")) && w.configs.contains_key(&key("rc")));
     let space = w.spaces[&key("s")].status.ready.clone().unwrap();
     assert_eq!((space.status, space.reason), (false, reason::TERMINATING));
-    assert!(space.message.contains("1 Address;"), "{}", space.message);
-    assert_eq!(w.configs[&key("rc")].status.ready.as_ref().map(|c| c.reason), Some(reason::TERMINATING));
+    assert!(space.message.starts_with("waits for 1 Address; "), "{}", space.message);
+    let config = w.configs[&key("rc")].status.ready.clone().unwrap();
+    assert_eq!(config.reason, reason::TERMINATING);
+    assert!(config.message.starts_with("waits for 1 AddressSpace that uses it, "), "{}", config.message);
     w.delete("q");
     w.advance(5_000);
     assert!(w.spaces.is_empty() && w.configs.is_empty() && w.addresses.is_empty());
