@@ -28,9 +28,9 @@ pub struct Scene<'a> {
 /// Compares everything; each difference is a violation.
 pub fn agreement(world: &mut World) {
     let mut found = Vec::new();
-    let World { routers, brokers, remotes, random, .. } = &mut *world;
+    let World { routers, brokers, remotes, stage, .. } = &mut *world;
     for router in routers.values_mut() {
-        router.live(brokers, &remotes.hosts, random);
+        router.live(brokers, &remotes.hosts, &mut stage.random);
     }
     let settled = {
         let scene = Scene::of(world);

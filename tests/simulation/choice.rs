@@ -37,12 +37,7 @@ impl Plan {
             Lie::BlindLease => {
                 plan.setup.replicas = 2;
                 plan.setup.faults.latency_ms = 40;
-                let mut at = plan.steps.len();
-                while at > 0 {
-                    at = at.saturating_sub(random.within(4..8) as usize);
-                    let both = [0, 1].map(|replica| Step { wait_ms: 0, action: Action::Crash { replica, down_ms: 0 } });
-                    plan.steps.splice(at..at, both);
-                }
+                plan.begin_at_once(random, |replica| Action::Crash { replica, down_ms: 0 });
             }
             // A router must have been filled, and go.
             Lie::EagerListener => plan.steps.push(measure(Cause::RouterRestart { all: true })),

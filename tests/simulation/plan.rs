@@ -1,5 +1,6 @@
 //! What a seed decides: the installation, the faults, and what people and machines do, in order.
 
+use crate::seeds;
 use crate::world::Faults;
 
 /// A namespace and the name of an object in it.
@@ -207,12 +208,7 @@ pub enum Cause {
     },
 }
 
-/// An action, and how long after the one before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    pub wait_ms: u64,
-    pub action: Action,
-}
+pub type Step = seeds::Step<Action>;
 
 /// An installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,12 +243,7 @@ pub struct Setup {
 }
 
 /// All of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    pub seed: u64,
-    pub setup: Setup,
-    pub steps: Vec<Step>,
-}
+pub type Plan = seeds::Plan<Setup, Action>;
 
 pub const NAMESPACES: [&str; 2] = ["red", "blue"];
 pub const SPACES: [Name; 4] = [("red", "one"), ("red", "two"), ("blue", "one"), ("blue", "two")];

@@ -13,28 +13,15 @@ use crate::lies::Lie;
 use crate::plan::{Action, Cause, NAMESPACES, Plan};
 use crate::router::{Router, router_host};
 use crate::seeds::Outcome;
+use crate::stage::play;
 use crate::terms::{Terms, is_moving};
 use crate::world::{Faults, LEASE, Shared, World, lock};
 use crate::{check, people, slices};
 
 /// Runs a plan on a clock of its own. The first violation ends it.
 pub fn run(plan: &Plan, lie: Option<Lie>, keep_trace: bool) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let world = runtime.block_on(async {
-        let world = World::new(plan.seed, plan.setup.policy, lie, keep_trace);
-        let world = Shared::new(world.into());
-        Story::new(&world, plan).tell(plan).await;
-        world
-    });
-    drop(runtime);
-    let mut world = lock(&world);
-    Outcome {
-        violations: std::mem::take(&mut world.violations),
-        hash: world.trace.hash(),
-        lines: world.trace.count(),
-        seen: std::mem::take(&mut world.seen),
-        trace: world.trace.take_lines(),
-    }
+    let world = || World::new(plan.seed, plan.setup.policy, lie, keep_trace);
+    play(world, async |world| Story::new(world, plan).tell(plan).await)
 }
 
 /// Longest that anything takes to come to rest.

@@ -1,7 +1,5 @@
 //! The operator's schedules, as seeds are run.
 
-use std::ops::Range;
-
 use crate::lies::Lie;
 use crate::plan::Plan;
 use crate::run::run;
@@ -43,18 +41,5 @@ impl Schedule for Plan {
 
     fn run(&self, lie: Option<Lie>, keep_trace: bool) -> Outcome {
         run(self, lie, keep_trace)
-    }
-
-    fn steps(&self) -> usize {
-        self.steps.len()
-    }
-
-    fn cut(&mut self, steps: Range<usize>) {
-        self.steps.drain(steps);
-    }
-
-    fn words(&self) -> (String, Vec<String>) {
-        let step = |step: &crate::plan::Step| format!("after {:>6} ms  {:?}", step.wait_ms, step.action);
-        (format!("{:?}", self.setup), self.steps.iter().map(step).collect())
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::random::Random;
 use crate::shrink::shrink;
 
 /// What came of a run.
@@ -18,8 +19,57 @@ pub struct Outcome {
     pub seen: BTreeMap<String, u64>,
 }
 
+/// One thing that happens, so long after the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step<A> {
+    pub wait_ms: u64,
+    pub action: A,
+}
+
+/// All that a seed decides: the installation, and what happens in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan<S, A> {
+    pub seed: u64,
+    pub setup: S,
+    pub steps: Vec<Step<A>>,
+}
+
+impl<S, A> Plan<S, A> {
+    /// Now and then both of two begin anew, so that both want the Lease within moments of each other.
+    pub fn begin_at_once(&mut self, random: &mut Random, anew: impl Fn(usize) -> A) {
+        let mut at = self.steps.len();
+        while at > 0 {
+            at = at.saturating_sub(random.within(4..8) as usize);
+            self.steps.splice(at..at, [0, 1].map(|which| Step { wait_ms: 0, action: anew(which) }));
+        }
+    }
+}
+
+/// What a plan is cut down by, and told in.
+pub trait Steps {
+    fn steps(&self) -> usize;
+    fn cut(&mut self, steps: Range<usize>);
+    /// The installation, and each step, in words.
+    fn words(&self) -> (String, Vec<String>);
+}
+
+impl<S: Debug, A: Debug> Steps for Plan<S, A> {
+    fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    fn cut(&mut self, steps: Range<usize>) {
+        self.steps.drain(steps);
+    }
+
+    fn words(&self) -> (String, Vec<String>) {
+        let step = |step: &Step<A>| format!("after {:>6} ms  {:?}", step.wait_ms, step.action);
+        (format!("{:?}", self.setup), self.steps.iter().map(step).collect())
+    }
+}
+
 /// What a seed decides, in a world of its kind.
-pub trait Schedule: Clone + PartialEq + Sync + 'static {
+pub trait Schedule: Steps + Clone + PartialEq + Sync + 'static {
     /// Bugs that can be planted there.
     type Lie: Copy + Debug;
     /// What `dev/simulate` must be told to mean this kind.
@@ -37,10 +87,6 @@ pub trait Schedule: Clone + PartialEq + Sync + 'static {
     fn lie(name: &str) -> Self::Lie;
     /// The first violation ends it.
     fn run(&self, lie: Option<Self::Lie>, keep_trace: bool) -> Outcome;
-    fn steps(&self) -> usize;
-    fn cut(&mut self, steps: Range<usize>);
-    /// The installation, and each step, in words.
-    fn words(&self) -> (String, Vec<String>);
 }
 
 /// Seeds that failed once.

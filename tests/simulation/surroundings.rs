@@ -1,40 +1,36 @@
 //! The operator's world, as its API server sees it.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::api::service::Target;
-use crate::api::store::{Plural, Store};
+use crate::api::store::Plural;
 use crate::api::{Deed, Surroundings};
 use crate::lies::Lie;
-use crate::random::Random;
+use crate::stage::Stage;
 use crate::world::World;
 
+impl Deref for World {
+    type Target = Stage<Lie>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.stage
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.stage
+    }
+}
+
 impl Surroundings for World {
-    fn api(&mut self) -> &mut Store {
-        &mut self.api
-    }
-
-    fn random(&mut self) -> &mut Random {
-        &mut self.random
-    }
-
-    fn note(&mut self, line: &str) {
-        World::note(self, line);
-    }
-
-    fn api_is_down(&self) -> bool {
-        World::api_is_down(self)
-    }
+    type Lie = Lie;
 
     fn failing(&self) -> u64 {
         self.faults.api
-    }
-
-    fn trouble(&mut self, seconds: u64) {
-        World::trouble(self, seconds);
     }
 
     fn api_latency(&mut self) -> Duration {
@@ -43,14 +39,6 @@ impl Surroundings for World {
 
     fn watch_delay(&mut self) -> Duration {
         World::watch_delay(self)
-    }
-
-    fn stalled_until(&self, replica: usize) -> Instant {
-        World::stalled_until(self, replica)
-    }
-
-    fn cuts(&self) -> u64 {
-        self.cuts
     }
 
     fn note_sender(&mut self, identity: &str, target: Option<&Target>) {

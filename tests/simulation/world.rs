@@ -5,20 +5,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use crate::api::lock;
 use crate::api::service::Target;
-use crate::api::store::{Id, Plural, Store, deleting, uid};
+use crate::api::store::{Id, Plural, deleting, uid};
 use crate::broker::Broker;
 use crate::lies::Lie;
-use crate::random::Random;
 use crate::remotes::Remotes;
 use crate::router::Router;
 use crate::router::things::{Settled, Thing};
+use crate::stage::Stage;
 use crate::terms::Terms;
-use crate::trace::Trace;
 
 /// Shared by everything in one run. Never held over an await.
 pub type Shared = Arc<Mutex<World>>;
@@ -70,14 +68,10 @@ struct Tomb {
 
 /// See the module.
 pub struct World {
-    pub began: Instant,
-    pub api: Store,
+    pub stage: Stage<Lie>,
     pub brokers: BTreeMap<String, Broker>,
     pub routers: BTreeMap<String, Router>,
     pub faults: Faults,
-    pub random: Random,
-    pub trace: Trace,
-    pub violations: Vec<String>,
     pub writes: Vec<Written>,
     /// Commands that changed a broker.
     pub commands: u64,
@@ -86,17 +80,8 @@ pub struct World {
     /// Events for people.
     pub events: u64,
     pub sessions: u64,
-    /// Rises when every watch is cut.
-    pub cuts: u64,
-    pub api_down_until: Instant,
-    /// Until then what went wrong may have consequences: somebody waits for an answer, or before he tries again.
-    pub trouble_until: Instant,
-    pub stalls: BTreeMap<usize, Instant>,
-    /// When an operator last changed anything.
-    pub last_act: Instant,
     /// After so many further changes a replica crashes.
     pub crash_in: Option<u64>,
-    pub crash: Arc<Notify>,
     /// `prune-orphans` was asked for.
     pub pruned: bool,
     pub forced: BTreeSet<String>,
@@ -110,10 +95,6 @@ pub struct World {
     pub terms_moved: bool,
     /// The routers of the first RouterConfig are the endpoints of a Service.
     pub followed: bool,
-    /// How often what was seen at comparisons.
-    pub seen: BTreeMap<String, u64>,
-    lie: Option<Lie>,
-    lied: bool,
     tombs: Vec<Tomb>,
     /// Version and time at which an object was made.
     pub births: BTreeMap<String, (u64, u64)>,
@@ -141,26 +122,16 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, policy: bool, lie: Option<Lie>, keep_trace: bool) -> Self {
         Self {
-            began: Instant::now(),
-            api: Store::new(policy),
+            stage: Stage::new(seed, policy, lie, keep_trace),
             brokers: BTreeMap::new(),
             routers: BTreeMap::new(),
             faults: Faults::default(),
-            random: Random::new(seed ^ 0x5eed),
-            trace: Trace::new(keep_trace),
-            violations: Vec::new(),
             writes: Vec::new(),
             commands: 0,
             router_commands: 0,
             events: 0,
             sessions: 0,
-            cuts: 0,
-            api_down_until: Instant::now(),
-            trouble_until: Instant::now(),
-            stalls: BTreeMap::new(),
-            last_act: Instant::now(),
             crash_in: None,
-            crash: Arc::default(),
             pruned: false,
             forced: BTreeSet::new(),
             single: false,
@@ -168,9 +139,6 @@ impl World {
             terms: None,
             terms_moved: false,
             followed: false,
-            seen: BTreeMap::new(),
-            lie,
-            lied: false,
             tombs: Vec::new(),
             births: BTreeMap::new(),
             accountable: true,
@@ -186,50 +154,7 @@ impl World {
         }
     }
 
-    pub fn now_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap()
-    }
-
-    /// Something that schedules are to bring about was seen.
-    pub fn saw(&mut self, what: &str) {
-        *self.seen.entry(what.to_owned()).or_default() += 1;
-    }
-
-    pub fn note(&mut self, line: &str) {
-        let now = self.now_us();
-        self.trace.note(now, line);
-    }
-
-    pub fn violated(&mut self, what: String) {
-        self.note(&format!("VIOLATION {what}"));
-        self.violations.push(what);
-    }
-
     // === Faults ===
-
-    pub fn lies(&self, lie: Lie) -> bool {
-        self.lie == Some(lie)
-    }
-
-    /// Whether this is the one time that the lie is told.
-    pub fn lies_once(&mut self, lie: Lie) -> bool {
-        let now = self.lies(lie) && !self.lied;
-        self.lied |= now;
-        now
-    }
-
-    pub fn api_is_down(&self) -> bool {
-        self.api_down_until > Instant::now()
-    }
-
-    /// Something went wrong whose consequences may last so long.
-    pub fn trouble(&mut self, seconds: u64) {
-        self.trouble_until = self.trouble_until.max(Instant::now() + Duration::from_secs(seconds));
-    }
-
-    fn some_ms(&mut self, longest: u64) -> Duration {
-        Duration::from_micros(self.random.within(200..longest.max(1) * 1000 + 201))
-    }
 
     pub fn api_latency(&mut self) -> Duration {
         let longest = self.faults.latency_ms;
@@ -244,10 +169,6 @@ impl World {
     pub fn watch_delay(&mut self) -> Duration {
         let longest = self.faults.watch_ms;
         self.some_ms(longest)
-    }
-
-    pub fn stalled_until(&self, replica: usize) -> Instant {
-        self.stalls.get(&replica).copied().unwrap_or(self.began)
     }
 
     // === What operators do ===
@@ -364,7 +285,7 @@ impl World {
                 when_empty: spec["deletionPolicy"] == "WhenEmpty",
             };
             let finalized = !crate::api::store::finalizers(address).is_empty();
-            let mut others = self.api.all(Plural::Addresses).map(|(_, other)| other);
+            let mut others = self.stage.api.all(Plural::Addresses).map(|(_, other)| other);
             let heir = others.any(|other| uid(other) != tomb.uid && self.slot(other) == tomb.slot);
             if !finalized || heir {
                 // It goes before the operator has taken it in hand; or what it had is handed over, to one that may not

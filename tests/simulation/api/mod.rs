@@ -5,15 +5,15 @@ pub mod service;
 pub mod store;
 pub mod watch;
 
+use std::ops::DerefMut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::Instant;
 
-use crate::random::Random;
+use crate::stage::Stage;
 use service::Target;
-use store::{Plural, Store};
+use store::Plural;
 
 /// Never held over an await.
 pub fn lock<W>(world: &Arc<Mutex<W>>) -> MutexGuard<'_, W> {
@@ -36,22 +36,13 @@ pub enum Deed {
 }
 
 /// The world around an API server: what goes wrong on the way to it, and who keeps count.
-pub trait Surroundings: Send + 'static {
-    /// The server's objects.
-    fn api(&mut self) -> &mut Store;
-    fn random(&mut self) -> &mut Random;
-    fn note(&mut self, line: &str);
-    fn api_is_down(&self) -> bool;
+pub trait Surroundings: DerefMut<Target = Stage<Self::Lie>> + Send + 'static {
+    /// Bugs that can be planted.
+    type Lie: Copy + PartialEq + Send;
     /// Requests of a thousand that fail in some way.
     fn failing(&self) -> u64;
-    /// Something went wrong whose consequences may last so long.
-    fn trouble(&mut self, seconds: u64);
     fn api_latency(&mut self) -> Duration;
     fn watch_delay(&mut self) -> Duration;
-    /// What watches of a replica show waits until then.
-    fn stalled_until(&self, replica: usize) -> Instant;
-    /// Rises when every watch is cut.
-    fn cuts(&self) -> u64;
     /// Somebody sends what changes something.
     fn note_sender(&mut self, identity: &str, target: Option<&Target>);
     /// A write was carried out, or refused.

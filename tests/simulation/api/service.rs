@@ -165,18 +165,18 @@ fn mishap(world: &mut impl Surroundings, ask: &Ask) -> Mishap {
 fn some_mishap(world: &mut impl Surroundings, ask: &Ask) -> Mishap {
     let lease = ask.target.as_ref().is_some_and(|target| target.plural == Plural::Leases);
     if world.api_is_down() {
-        return if world.random().chance(500) { Mishap::Refused } else { Mishap::Swallowed };
+        return if world.random.chance(500) { Mishap::Refused } else { Mishap::Swallowed };
     }
     let rate = world.failing();
-    if rate == 0 || !world.random().chance(if lease { rate / 4 } else { rate }) {
+    if rate == 0 || !world.random.chance(if lease { rate / 4 } else { rate }) {
         return Mishap::None;
     }
-    match world.random().within(0..if ask.writes() { 8 } else { 4 }) {
+    match world.random.within(0..if ask.writes() { 8 } else { 4 }) {
         0 => Mishap::Refused,
-        1 => Mishap::Answered(world.random().one_of(&[429, 429, 500, 503, 504])),
+        1 => Mishap::Answered(world.random.one_of(&[429, 429, 500, 503, 504])),
         2 => Mishap::Swallowed,
-        3 => Mishap::Late(Duration::from_millis(world.random().within(1..9_000))),
-        4 if !lease => Mishap::Answered(world.random().one_of(&[409, 409, 409, 403, 422])),
+        3 => Mishap::Late(Duration::from_millis(world.random.within(1..9_000))),
+        4 if !lease => Mishap::Answered(world.random.one_of(&[409, 409, 409, 403, 422])),
         5 => Mishap::Mute,
         _ => Mishap::Lost,
     }
@@ -248,9 +248,9 @@ impl<W: Surroundings> ApiServer<W> {
                 Err(refusal) => failure(refusal),
             };
         }
-        let before = world.api().version;
+        let before = world.api.version;
         let result = self.carry_out(&mut world, ask);
-        let changed = world.api().version != before;
+        let changed = world.api.version != before;
         let outcome = match &result {
             Ok(_) => "ok".to_owned(),
             Err((code, word)) => format!("{code} {word}"),
@@ -280,54 +280,54 @@ impl<W: Surroundings> ApiServer<W> {
             if target.name.is_empty() {
                 return self.list(world, ask, target).map(Bytes::from);
             }
-            return world.api().text(&id, ask.metadata_only);
+            return world.api.text(&id, ask.metadata_only);
         }
         let body = &ask.json;
         if ask.method == Method::POST {
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let id = Id::new(target.plural, &target.namespace, name);
-            world.api().create(&id, body)?;
-            return world.api().text(&id, false);
+            world.api.create(&id, body)?;
+            return world.api.text(&id, false);
         }
         if ask.method == Method::DELETE {
-            return patch::delete(world.api(), &id, &body["preconditions"]).map(Bytes::from);
+            return patch::delete(&mut world.api, &id, &body["preconditions"]).map(Bytes::from);
         }
         if ask.content_type.contains("apply-patch") && !target.status {
-            if world.api().get(&id).is_none() && world.omits(Deed::Make(id.plural)) {
+            if world.api.get(&id).is_none() && world.omits(Deed::Make(id.plural)) {
                 return Ok(body.to_string().into());
             }
-            patch::apply(world.api(), &id, body)?;
-            return world.api().text(&id, false);
+            patch::apply(&mut world.api, &id, body)?;
+            return world.api.text(&id, false);
         }
         let object = if ask.method == Method::PUT {
-            let object = Arc::clone(world.api().get(&id).ok_or((404, "NotFound"))?);
+            let object = Arc::clone(world.api.get(&id).ok_or((404, "NotFound"))?);
             let version = &body["metadata"]["resourceVersion"];
             if *version != object["metadata"]["resourceVersion"] && !world.omits(Deed::Compare) {
                 return Err((409, "Conflict"));
             }
-            world.api().update(&id, |object| object["spec"] = body["spec"].clone())?
+            world.api.update(&id, |object| object["spec"] = body["spec"].clone())?
         } else if ask.content_type.contains("json-patch") {
             if body.to_string().contains("\"add\"") && world.omits(Deed::Finalize) {
-                return world.api().text(&id, false);
+                return world.api.text(&id, false);
             }
-            patch::json_patch(world.api(), &id, body)?
+            patch::json_patch(&mut world.api, &id, body)?
         } else if target.status {
             if world.omits(Deed::Status(target.plural)) {
-                return world.api().text(&id, false);
+                return world.api.text(&id, false);
             }
-            patch::apply_status(world.api(), &id, body)?
+            patch::apply_status(&mut world.api, &id, body)?
         } else {
             return Err((415, "UnsupportedMediaType"));
         };
         // An object that this has ended is in the answer all the same.
-        if world.api().get(&id).is_some() { world.api().text(&id, false) } else { Ok(shown(&object, false).into()) }
+        if world.api.get(&id).is_some() { world.api.text(&id, false) } else { Ok(shown(&object, false).into()) }
     }
 
     fn list(&self, world: &mut W, ask: &Ask, target: &Target) -> Result<String, Refusal> {
         let limit = ask.param("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
-        let (selector, labels) = (Selector::of(ask), world.api().labels.clone());
+        let (selector, labels) = (Selector::of(ask), world.api.labels.clone());
         let of = |id: &Id| selector.takes(target, id, &labels);
-        let (items, version, next) = world.api().list(of, limit, ask.param("continue"))?;
+        let (items, version, next) = world.api.list(of, limit, ask.param("continue"))?;
         let items: Vec<String> = items.iter().map(|object| shown(object, ask.metadata_only)).collect();
         let metadata = json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
         let items = items.join(",");

@@ -39,18 +39,18 @@ pub fn open<W: Surroundings>(world: &Arc<Mutex<W>>, wanted: Wanted) -> Result<Ev
     let mut wanted = wanted;
     {
         let mut locked = lock(world);
-        if !wanted.initial && wanted.from < locked.api().compacted {
-            if locked.random().chance(500) {
+        if !wanted.initial && wanted.from < locked.api.compacted {
+            if locked.random.chance(500) {
                 return Err((410, "Expired"));
             }
             let event = json!({ "type": "ERROR", "object": status((410, "Expired")) });
             let _ = sender.send(Ok(format!("{event}\n").into()));
         } else {
             if wanted.initial {
-                wanted.from = locked.api().version;
-                send_initial(locked.api(), &wanted, &sender);
+                wanted.from = locked.api.version;
+                send_initial(&locked.api, &wanted, &sender);
             }
-            let cuts = locked.cuts();
+            let cuts = locked.cuts;
             tokio::spawn(serve(Arc::clone(world), wanted, sender, cuts));
         }
     }
@@ -89,7 +89,7 @@ async fn serve<W: Surroundings>(world: Arc<Mutex<W>>, wanted: Wanted, sender: Se
     loop {
         let (moved, next) = {
             let mut world = lock(&world);
-            (world.api().moved(wanted.target.plural), step(&mut *world, &wanted, position, due, cuts))
+            (world.api.moved(wanted.target.plural), step(&mut *world, &wanted, position, due, cuts))
         };
         let moved = moved.notified();
         tokio::pin!(moved);
@@ -101,7 +101,7 @@ async fn serve<W: Surroundings>(world: Arc<Mutex<W>>, wanted: Wanted, sender: Se
                     () = sender.closed() => return,
                     () = sleep_until(at) => {}
                 }
-                let cut = lock(&world).cuts() != cuts;
+                let cut = lock(&world).cuts != cuts;
                 if cut || sender.send(Ok(line)).is_err() {
                     return;
                 }
@@ -134,7 +134,7 @@ async fn serve<W: Surroundings>(world: Arc<Mutex<W>>, wanted: Wanted, sender: Se
 /// Ends a watch in one of the ways that it should not end in.
 fn cut<W: Surroundings>(world: &Arc<Mutex<W>>, sender: &Sender) {
     let event = |code| json!({ "type": "ERROR", "object": status((code, "Injected")) });
-    let ends = match lock(world).random().within(0..4) {
+    let ends = match lock(world).random.within(0..4) {
         0 => Ok(Bytes::from_static(b"{\"type\":\"MODI")),
         1 => Ok(format!("{}\n", event(500)).into()),
         2 => Ok(format!("{}\n", event(410)).into()),
@@ -145,11 +145,11 @@ fn cut<W: Surroundings>(world: &Arc<Mutex<W>>, sender: &Sender) {
 }
 
 fn step<W: Surroundings>(world: &mut W, wanted: &Wanted, position: u64, due: Instant, cuts: u64) -> Next {
-    if world.cuts() != cuts {
-        return Next::Cut(world.random().chance(500));
+    if world.cuts != cuts {
+        return Next::Cut(world.random.chance(500));
     }
     let plural = wanted.target.plural;
-    let api: &Store = world.api();
+    let api = &world.api;
     let takes = |id| wanted.selector.takes(&wanted.target, id, &api.labels);
     let found = api.since(plural, position).find(|change| takes(&change.id));
     let found = found.map(|change| (change.at, change.version, change.line.clone()));

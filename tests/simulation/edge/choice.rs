@@ -82,12 +82,7 @@ impl Plan {
             Lie::BlindLease => {
                 plan.setup.agents = 2;
                 plan.setup.faults.latency_ms = 40;
-                let mut at = plan.steps.len();
-                while at > 0 {
-                    at = at.saturating_sub(random.within(4..8) as usize);
-                    let both = [0, 1].map(|agent| Step { wait_ms: 0, action: Action::Crash { agent, down_ms: 0 } });
-                    plan.steps.splice(at..at, both);
-                }
+                plan.begin_at_once(random, |agent| Action::Crash { agent, down_ms: 0 });
             }
             _ => {}
         }

@@ -34,7 +34,7 @@ impl SimDisk {
 impl World {
     /// What becomes of one file.
     fn write(&mut self, index: usize, step: &Step) -> Result<(), DiskError> {
-        let fails = self.faults.disk > 0 && self.random.chance(self.faults.disk / 4);
+        let fails = self.faults.disk > 0 && self.stage.random.chance(self.faults.disk / 4);
         let full = self.machines[index].disk_full_until > Instant::now();
         let machine = &mut self.machines[index];
         match step {

@@ -1,6 +1,5 @@
 //! Agents: the very code that runs beside a HAProxy, started, stopped and killed.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +7,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use waystation::agent::names::{Answer, Resolve};
 use waystation::agent::{Health, Options, Parts};
 use waystation::cluster::watch;
 use waystation::drive::haproxy::actor::Limits;
 use waystation::edge::ids::Key;
 use waystation::edge::model::Model;
-use waystation::engine::clock::Clock;
 use waystation::engine::permit::permit;
 
 use super::disk::SimDisk;
@@ -26,15 +22,7 @@ use super::plan::Setup;
 use super::world::{LEASES, Shared};
 use crate::api::lock;
 use crate::api::service::ApiServer;
-use crate::api::store::EPOCH_S;
-
-struct SimClock(Instant);
-
-impl Clock for SimClock {
-    fn unix_micros(&self) -> i64 {
-        EPOCH_S * 1_000_000 + i64::try_from(self.0.elapsed().as_micros()).unwrap()
-    }
-}
+use crate::life::{Life, SimClock, asked};
 
 /// Knows no name.
 struct NoNames;
@@ -48,23 +36,17 @@ impl Resolve for NoNames {
 /// Between two comparisons.
 pub const COMPARE: Duration = Duration::from_secs(45);
 
-#[derive(Default)]
-struct Agent {
-    life: u64,
-    running: Option<(JoinHandle<()>, oneshot::Sender<()>)>,
-}
-
 /// All agents, one a machine.
 pub struct Fleet {
     world: Shared,
     setup: Setup,
     seed: u64,
-    agents: Vec<Agent>,
+    agents: Vec<Life>,
 }
 
 impl Fleet {
     pub fn new(world: Shared, setup: Setup, seed: u64) -> Self {
-        let agents = (0..setup.agents).map(|_| Agent::default()).collect();
+        let agents = (0..setup.agents).map(|_| Life::default()).collect();
         Self { world, setup, seed, agents }
     }
 
@@ -75,40 +57,30 @@ impl Fleet {
     /// Starts an agent that does not run.
     pub fn start(&mut self, index: usize) {
         let agent = &mut self.agents[index];
-        if agent.running.as_ref().is_some_and(|(task, _)| !task.is_finished()) {
+        if agent.runs() {
             return;
         }
-        agent.life += 1;
-        let identity: Arc<str> = format!("edge-{index}-{}", agent.life).into();
+        agent.number += 1;
+        let identity: Arc<str> = format!("edge-{index}-{}", agent.number).into();
         let (stop, stopped) = oneshot::channel::<()>();
         let world = Shared::clone(&self.world);
         {
             let mut world = lock(&world);
             world.note(&format!("{identity} starts"));
-            world.machines[index].life = agent.life;
+            world.machines[index].life = agent.number;
             world.machines[index].window.unfollowed();
         }
-        let seed = self.seed ^ (agent.life << 8) ^ index as u64;
-        let parts = parts(&world, &self.setup, (index, agent.life), &identity, seed, stopped);
-        let running = async move {
-            let ended = AssertUnwindSafe(waystation::agent::run(parts)).catch_unwind().await;
-            let mut world = lock(&world);
-            world.note(&format!("{identity} ended"));
-            match ended {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => world.violated(format!("{identity} ended: {error}")),
-                Err(_) => world.violated(format!("{identity} panicked")),
-            }
-        };
-        agent.running = Some((tokio::spawn(running), stop));
+        let seed = self.seed ^ (agent.number << 8) ^ index as u64;
+        let parts = parts(&world, &self.setup, (index, agent.number), &identity, seed, stopped);
+        agent.run(world, identity, stop, waystation::agent::run(parts));
     }
 
     /// Kills an agent wherever it is.
     pub fn crash(&mut self, index: usize) {
         let agent = &mut self.agents[index];
-        if let Some((task, _)) = agent.running.take() {
+        if let Some(task) = agent.kill() {
             let mut world = lock(&self.world);
-            world.note(&format!("edge-{index}-{} is killed", agent.life));
+            world.note(&format!("edge-{index}-{} is killed", agent.number));
             world.machines[index].life = 0;
             world.machines[index].window.unfollowed();
             task.abort();
@@ -118,9 +90,8 @@ impl Fleet {
     /// Asks an agent to end, and waits until it has: two never write the same files.
     pub async fn stop(&mut self, index: usize) {
         let agent = &mut self.agents[index];
-        if let Some((task, stop)) = agent.running.take() {
-            lock(&self.world).note(&format!("edge-{index}-{} is asked to end", agent.life));
-            let _ = stop.send(());
+        if let Some(task) = agent.ask() {
+            lock(&self.world).note(&format!("edge-{index}-{} is asked to end", agent.number));
             let killed = task.abort_handle();
             if tokio::time::timeout(Duration::from_secs(25), task).await.is_err() {
                 killed.abort();
@@ -184,12 +155,6 @@ fn parts(
             }
             world.machines[index].window.want(model.wanted(), model.in_force());
         })),
-        shutdown: async move {
-            // Killed or asked: both ways it is told to nobody else.
-            if stopped.await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-        .boxed(),
+        shutdown: asked(stopped),
     }
 }

@@ -13,7 +13,7 @@ use waystation::drive::haproxy::link::{AskError, Asked, LinkError, ProcessLink, 
 use super::lies::Lie;
 use super::machine::{Wire, reload};
 use super::world::{Shared, World};
-use crate::api::{Surroundings, lock};
+use crate::api::lock;
 
 /// How one agent reaches its HAProxy.
 pub struct SimLink {

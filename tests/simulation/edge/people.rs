@@ -9,8 +9,8 @@ use super::machine::reload;
 use super::objects::{self, DEFAULT_SECRET, config_id, mark};
 use super::plan::{Action, Name};
 use super::world::{Alarm, Shared, World};
+use crate::api::lock;
 use crate::api::store::{Id, Plural};
-use crate::api::{Surroundings, lock};
 
 fn id(plural: Plural, name: Name) -> Id {
     Id::new(plural, name.0, name.1)

@@ -1,6 +1,7 @@
 //! What a seed decides: the edges, the faults, and what people and machines do, in order.
 
 use super::world::Faults;
+use crate::seeds;
 
 /// A namespace and the name of an object in it.
 pub type Name = (&'static str, &'static str);
@@ -116,12 +117,7 @@ pub enum Action {
     Quiet,
 }
 
-/// An action, and how long after the one before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    pub wait_ms: u64,
-    pub action: Action,
-}
+pub type Step = seeds::Step<Action>;
 
 /// The edges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,11 +131,6 @@ pub struct Setup {
 }
 
 /// All of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    pub seed: u64,
-    pub setup: Setup,
-    pub steps: Vec<Step>,
-}
+pub type Plan = seeds::Plan<Setup, Action>;
 
-pub const NAMESPACES: [&str; 2] = ["red", "blue"];
+pub use crate::plan::NAMESPACES;

@@ -14,24 +14,11 @@ use super::{check, objects, people};
 use crate::api::lock;
 use crate::api::store::{Id, Plural};
 use crate::seeds::Outcome;
+use crate::stage::play;
 
 /// Runs a plan on a clock of its own. The first violation ends it.
 pub fn run(plan: &Plan, lie: Option<Lie>, keep_trace: bool) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let world = runtime.block_on(async {
-        let world = Shared::new(World::new(plan.seed, lie, keep_trace).into());
-        Story::new(&world, plan).tell(plan).await;
-        world
-    });
-    drop(runtime);
-    let mut world = lock(&world);
-    Outcome {
-        violations: std::mem::take(&mut world.violations),
-        hash: world.trace.hash(),
-        lines: world.trace.count(),
-        seen: std::mem::take(&mut world.seen),
-        trace: world.trace.take_lines(),
-    }
+    play(|| World::new(plan.seed, lie, keep_trace), async |world| Story::new(world, plan).tell(plan).await)
 }
 
 /// Longest that anything takes to come to rest.

@@ -1,9 +1,7 @@
 //! Schedules of edges, as seeds are run.
 
-use std::ops::Range;
-
 use super::lies::Lie;
-use super::plan::{Plan, Step};
+use super::plan::Plan;
 use super::run::run;
 use crate::seeds::{Outcome, Schedule};
 
@@ -33,18 +31,5 @@ impl Schedule for Plan {
 
     fn run(&self, lie: Option<Lie>, keep_trace: bool) -> Outcome {
         run(self, lie, keep_trace)
-    }
-
-    fn steps(&self) -> usize {
-        self.steps.len()
-    }
-
-    fn cut(&mut self, steps: Range<usize>) {
-        self.steps.drain(steps);
-    }
-
-    fn words(&self) -> (String, Vec<String>) {
-        let step = |step: &Step| format!("after {:>6} ms  {:?}", step.wait_ms, step.action);
-        (format!("{:?}", self.setup), self.steps.iter().map(step).collect())
     }
 }

@@ -1,11 +1,11 @@
 //! Everything around the agents, in one place: API server, machines, faults, and what is remembered for judging.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use waystation::cluster::edge::presence::lease_name;
 use waystation::edge::ids::Key;
@@ -14,10 +14,9 @@ use super::lies::Lie;
 use super::machine::Machine;
 use super::objects::CONFIG;
 use crate::api::service::Target;
-use crate::api::store::{Id, Plural, Store};
+use crate::api::store::{Id, Plural};
 use crate::api::{Deed, Surroundings};
-use crate::random::Random;
-use crate::trace::Trace;
+use crate::stage::Stage;
 
 /// Shared by everything in one run. Never held over an await.
 pub type Shared = Arc<Mutex<World>>;
@@ -48,91 +47,30 @@ pub enum Alarm {
 
 /// See the module.
 pub struct World {
-    pub began: Instant,
-    pub api: Store,
+    pub stage: Stage<Lie>,
     pub machines: Vec<Machine>,
     pub faults: Faults,
-    pub random: Random,
-    pub trace: Trace,
-    pub violations: Vec<String>,
     /// Statuses that agents wrote, by what they are of.
     pub writes: BTreeMap<Plural, u64>,
-    pub cuts: u64,
-    pub api_down_until: Instant,
-    /// Until then what went wrong may have consequences: somebody waits for an answer, or before he tries again.
-    pub trouble_until: Instant,
-    pub stalls: BTreeMap<usize, Instant>,
-    /// When anything was changed last: by an agent, in a process or among files.
-    pub last_act: Instant,
     /// After so many further changes something happens.
     pub alarms: Vec<(u64, Alarm)>,
-    pub crash: Arc<Notify>,
     /// Agents that are to be killed now.
     pub to_crash: Vec<usize>,
     /// Something has changed that needs a reload.
     pub may_reload: bool,
-    pub seen: BTreeMap<String, u64>,
-    pub lie: Option<Lie>,
-    lied: bool,
 }
 
 impl World {
     pub fn new(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Self {
         Self {
-            began: Instant::now(),
-            api: Store::new(false),
+            stage: Stage::new(seed, false, lie, keep_trace),
             machines: Vec::new(),
             faults: Faults::default(),
-            random: Random::new(seed ^ 0x5eed),
-            trace: Trace::new(keep_trace),
-            violations: Vec::new(),
             writes: BTreeMap::new(),
-            cuts: 0,
-            api_down_until: Instant::now(),
-            trouble_until: Instant::now(),
-            stalls: BTreeMap::new(),
-            last_act: Instant::now(),
             alarms: Vec::new(),
-            crash: Arc::default(),
             to_crash: Vec::new(),
             may_reload: false,
-            seen: BTreeMap::new(),
-            lie,
-            lied: false,
         }
-    }
-
-    pub fn now_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap()
-    }
-
-    /// Something that schedules are to bring about was seen.
-    pub fn saw(&mut self, what: &str) {
-        *self.seen.entry(what.to_owned()).or_default() += 1;
-    }
-
-    pub fn note(&mut self, line: &str) {
-        let now = self.now_us();
-        self.trace.note(now, line);
-    }
-
-    pub fn violated(&mut self, what: String) {
-        self.note(&format!("VIOLATION {what}"));
-        self.violations.push(what);
-    }
-
-    pub fn lies(&self, lie: Lie) -> bool {
-        self.lie == Some(lie)
-    }
-
-    fn lies_once(&mut self, lie: Lie) -> bool {
-        let now = self.lies(lie) && !self.lied;
-        self.lied |= now;
-        now
-    }
-
-    pub fn some_ms(&mut self, longest: u64) -> Duration {
-        Duration::from_micros(self.random.within(200..longest.max(1) * 1000 + 201))
     }
 
     /// Something was changed.
@@ -167,29 +105,25 @@ impl World {
     }
 }
 
+impl Deref for World {
+    type Target = Stage<Lie>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.stage
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.stage
+    }
+}
+
 impl Surroundings for World {
-    fn api(&mut self) -> &mut Store {
-        &mut self.api
-    }
-
-    fn random(&mut self) -> &mut Random {
-        &mut self.random
-    }
-
-    fn note(&mut self, line: &str) {
-        World::note(self, line);
-    }
-
-    fn api_is_down(&self) -> bool {
-        self.api_down_until > Instant::now()
-    }
+    type Lie = Lie;
 
     fn failing(&self) -> u64 {
         self.faults.api
-    }
-
-    fn trouble(&mut self, seconds: u64) {
-        self.trouble_until = self.trouble_until.max(Instant::now() + Duration::from_secs(seconds));
     }
 
     fn api_latency(&mut self) -> Duration {
@@ -200,14 +134,6 @@ impl Surroundings for World {
     fn watch_delay(&mut self) -> Duration {
         let longest = self.faults.watch_ms;
         self.some_ms(longest)
-    }
-
-    fn stalled_until(&self, replica: usize) -> Instant {
-        self.stalls.get(&replica).copied().unwrap_or(self.began)
-    }
-
-    fn cuts(&self) -> u64 {
-        self.cuts
     }
 
     /// Whoever leads tells; every agent has a Lease of its own.

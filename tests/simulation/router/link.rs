@@ -370,9 +370,9 @@ fn plain(value: SimpleValue) -> Amqp {
 }
 
 fn carry_out(world: &mut World, identity: &str, host: &str, request: &Request) -> Answered {
-    let World { routers, brokers, remotes, random, .. } = world;
+    let World { routers, brokers, remotes, stage, .. } = world;
     let Some(router) = routers.get_mut(host) else { return Err(CallError::Lost("gone".to_owned())) };
-    router.live(brokers, &remotes.hosts, random);
+    router.live(brokers, &remotes.hosts, &mut stage.random);
     let sent = qpid::encode(request.clone(), PREFIX);
     let properties = sent.properties.into_iter().map(|(key, value)| (key, plain(value)));
     let answer = router.core.call(&router_core::Request::new(properties, sent.body));
