@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// Adds two and takes them away again, and does by hand what that costs the API server alone, turn about.
 pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
-    let [mut ready, mut api, mut seen, mut made, mut routed] = std::array::from_fn(|_| Samples::default());
+    let [mut ready, mut api, mut seen, mut made, mut routed, mut least] = std::array::from_fn(|_| Samples::default());
     let bare = Bare::start(stage).await?;
     let mut broker = match stage.broker_port() {
         Some(port) => Some(Management::open(port).await?),
@@ -59,6 +59,7 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
             seen.push(by_watch);
             made.push(on_broker);
             routed.push(on_routers);
+            least.push(by_watch + on_broker + on_routers);
         }
         let mark = stage.watcher.mark();
         for address in &two {
@@ -76,10 +77,11 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         .with_latencies(["api_watch_p50_ms", "api_watch_p99_ms", ""], &seen)
         .with_latencies(["broker_p50_ms", "broker_p99_ms", ""], &made)
         .with("status_writes_per_address", writes as f64 / (2 * (rounds + 3)) as f64);
-    if stage.router_ports().is_empty() {
-        return Ok(figures);
-    }
-    Ok(figures.with_latencies(["routers_p50_ms", "routers_p99_ms", ""], &routed))
+    let figures = match stage.router_ports().is_empty() {
+        true => figures,
+        false => figures.with_latencies(["routers_p50_ms", "routers_p99_ms", ""], &routed),
+    };
+    Ok(figures.with_latencies(["least_p50_ms", "least_p99_ms", ""], &least))
 }
 
 /// Adds two in a space beside a bulk, two in its space, and two by hand, turn about, until all of the bulk is Ready.

@@ -1,4 +1,4 @@
-//! A bare client of a broker's management: the same addresses and queues as the operator makes, and nothing else.
+//! A bare client of a broker's management: the same addresses, queues and settings as the operator makes, and nothing else.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use fe2o3_amqp::types::messaging::{
 use fe2o3_amqp::types::primitives::SimpleValue;
 use fe2o3_amqp::{Connection, Receiver, Sendable, Sender, Session};
 use serde_amqp::Value;
+use serde_json::json;
 use tokio::time::timeout;
 
 use super::data::Planned;
@@ -32,7 +33,7 @@ pub(super) struct Management {
     reply_to: String,
 }
 
-/// Makes address and queue for each of the addresses, under names that are nobody else's.
+/// Makes settings, address and queue for each of the addresses, under names that are nobody else's.
 pub(super) async fn make(port: u16, addresses: &[Planned]) -> Result<()> {
     let mut management = Management::open(port).await?;
     management.make(addresses).await?;
@@ -73,7 +74,7 @@ impl Management {
         Ok(Self { connection, session, receiver, sender, reply_to: reply_to.to_string() })
     }
 
-    /// Makes address and queue for each.
+    /// Makes address and queue for each, and settings where it has some.
     pub async fn make(&mut self, addresses: &[Planned]) -> Result<()> {
         self.all(addresses.iter().filter(|address| address.stored).flat_map(creations)).await
     }
@@ -83,7 +84,7 @@ impl Management {
         self.all(addresses.iter().filter(|address| address.stored).flat_map(removals)).await
     }
 
-    async fn all(&mut self, operations: impl Iterator<Item = (&'static str, serde_json::Value)>) -> Result<()> {
+    async fn all(&mut self, operations: impl Iterator<Item = Operation>) -> Result<()> {
         let mut open = 0;
         for (operation, parameters) in operations {
             if open >= WINDOW {
@@ -113,21 +114,32 @@ pub(super) fn bare_name(address: &Planned) -> String {
     format!("bare.{}/{}", address.namespace, address.name)
 }
 
-fn removals(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
+type Operation = (&'static str, serde_json::Value);
+
+fn removals(address: &Planned) -> Vec<Operation> {
     let name = bare_name(address);
-    [("destroyQueue", serde_json::json!([name])), ("deleteAddress", serde_json::json!([name]))]
+    let mut operations = vec![("destroyQueue", json!([name])), ("deleteAddress", json!([name]))];
+    if settings(address).is_some() {
+        operations.push(("removeAddressSettings", json!([name])));
+    }
+    operations
 }
 
-fn creations(address: &Planned) -> [(&'static str, serde_json::Value); 2] {
+fn creations(address: &Planned) -> Vec<Operation> {
     let name = bare_name(address);
-    let queue = serde_json::json!({
+    let queue = json!({
         "name": name, "address": name, "routing-type": "ANYCAST", "durable": address.is_queue(),
         "max-consumers": -1, "auto-create-address": false, "user": "bare",
     });
-    [
-        ("createAddress", serde_json::json!([name, "ANYCAST"])),
-        ("createQueue", serde_json::json!([queue.to_string(), false])),
-    ]
+    let settings = settings(address).map(|settings| ("addAddressSettings", json!([name, settings.to_string()])));
+    let made = [("createAddress", json!([name, "ANYCAST"])), ("createQueue", json!([queue.to_string(), false]))];
+    settings.into_iter().chain(made).collect()
+}
+
+/// Settings of its own. What their change costs a broker does not depend on what they say.
+fn settings(address: &Planned) -> Option<serde_json::Value> {
+    let attempts = address.spec["redelivery"]["maxAttempts"].as_u64()?;
+    Some(json!({ "maxDeliveryAttempts": attempts, "redeliveryDelay": 200, "autoDeleteQueues": false }))
 }
 
 fn message(operation: &str, parameters: serde_json::Value, reply_to: &str) -> Message<Body<Value>> {

@@ -16,12 +16,17 @@ impl Carrier<'_> {
 
     async fn hold_queue(&self, entry: &Entry, queue: &Queue, replace: bool) -> Result<(), Halt> {
         let owns_address = entry.settings.is_some();
-        let (there, differs, address) =
-            futures::future::join3(self.ours(&queue.name), self.settings_differ(entry), async {
-                if owns_address { self.address(&entry.address).await } else { Ok(None) }
-            })
-            .await;
-        let (there, differs, address) = (there?, differs?, address?);
+        let (differs, address) = futures::future::join(self.settings_differ(entry), async {
+            if owns_address { self.address(&entry.address).await } else { Ok(None) }
+        })
+        .await;
+        let (differs, address) = (differs?, address?);
+        // A question less for what is new and needs no settings of its own: no queue is on an address that is not there,
+        // and of one that has the name elsewhere the broker tells when this one is to be made, the first thing written.
+        let there = match owns_address && address.is_none() && differs.is_none() {
+            true => self.forget(&queue.name),
+            false => self.ours(&queue.name).await?,
+        };
         // Nothing is written before it is known that nobody else has the name.
         match (&there, &address) {
             (Some(there), _) if !fits(entry, queue, there) && !replace => return Err(self.misfit(there).await?),
@@ -56,13 +61,14 @@ impl Carrier<'_> {
 
     async fn make_queue(&self, entry: &Entry, queue: &Queue, make_address: bool, replace: bool) -> Result<(), Halt> {
         // The address is made by its owner only: a subscription without its topic is refused.
-        let made = self.call(ops::create_queue(queue, &entry.address, entry.routing, self.owner, make_address)).await;
-        match made {
+        let create = ops::create_queue(queue, &entry.address, entry.routing, self.owner, make_address);
+        match self.call(create.clone()).await {
             Ok(_) => {}
-            // Somebody was quicker, or an answer got lost: what is there decides.
+            // Somebody was quicker, an answer got lost, or it is on another address: what is there decides.
             Err(halt) if halt.is(Refusal::AlreadyExists) => match self.find_ours(&queue.name).await? {
                 Some(there) if self.settle_difference(entry, queue, &there, replace).await? => return Ok(()),
-                _ => return Err(halt),
+                Some(_) => self.call(create).await.map(|_| ())?,
+                None => return Err(halt),
             },
             Err(halt) => return Err(halt),
         }
@@ -203,6 +209,12 @@ impl Carrier<'_> {
             Err(Halt::Refused(_)) if !replace => Err(another_routing(entry, &there.types)),
             deleted => deleted,
         }
+    }
+
+    /// It is not there: whatever was known of it.
+    fn forget(&self, queue: &Slot) -> Option<ObservedQueue> {
+        self.memory().queues.remove(queue);
+        None
     }
 
     fn remember(&self, entry: &Entry, queue: &Queue) {

@@ -100,6 +100,31 @@ async fn another_owners_queue_is_left_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_a_queue_of_another_address_has_is_refused_and_leaves_no_settings() {
+    let mut bench = ready().await;
+    bench.broker.make_by_hand("elsewhere", "somebody", 2);
+    let there = bench.broker.state().queues.remove("elsewhere").unwrap();
+    bench.broker.state().queues.insert("s/a".into(), there);
+    for wish in [hold(queue("s/a")), instead(queue("s/a"))] {
+        let words = bench.does("s/a", wish).await.unwrap_err();
+        assert!(words.contains("made by somebody") && words.contains("2 messages"), "{words}");
+        assert!(bench.broker.state().settings.is_empty() && !bench.broker.state().addresses.contains_key("s/a"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_new_and_wants_what_its_space_has_is_asked_for_twice() {
+    use crate::messaging::broker::{ground, ground_entry};
+    let mut bench = ready().await;
+    let space = ground("s/");
+    bench.does(&space, hold(ground_entry(&space))).await.unwrap();
+    let plain = |slot| Entry { settings: Some(Settings::default()), ground: Some(space.clone()), ..queue(slot) };
+    bench.does("s/z", hold(plain("s/z"))).await.unwrap();
+    assert_eq!(bench.does("s/a", hold(plain("s/a"))).await, Ok(Done::Held));
+    assert_eq!(bench.broker.operations(), ["getAddressSettingsAsJSON", "getAddressInfo", "createQueue"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_meets_a_queue_which_has_just_gone_is_asked_for_again() {
     let mut bench = bench();
     bench.broker.make_by_hand("s/a", "waystation:o", 3);
@@ -124,6 +149,7 @@ async fn a_queue_of_ours_is_changed_in_place_or_replaced_only_when_told() {
     bench.broker.state().queues.get_mut("s/sub").unwrap().messages = 4;
     let words = bench.does("s/sub", hold(queue("s/sub"))).await.unwrap_err();
     assert!(words.contains("4 messages") && words.contains("s/t"), "{words}");
+    assert!(!bench.broker.state().settings.contains_key("s/sub"), "what is refused leaves no settings");
     assert_eq!(bench.does("s/sub", instead(queue("s/sub"))).await, Ok(Done::Held));
     assert_eq!(bench.broker.state().queues["s/sub"].address, "s/sub");
     assert!(bench.broker.state().addresses.contains_key("s/t"));
