@@ -239,11 +239,9 @@ impl State {
             let Some(wished) = self.wishes.get(&space) else { continue };
             let report = self.report(wished);
             let uid = wished.exposure.uid.clone();
-            let done = wished.exposure.services.is_empty() && report.is_empty();
             let new = wished.told.as_ref() != Some(&report);
-            if done {
-                self.wishes.remove(&space);
-            } else if let Some(wished) = self.wishes.get_mut(&space) {
+            // The wish stays where nothing is wished and nothing is there: what an unanswered request has made shows later.
+            if let Some(wished) = self.wishes.get_mut(&space) {
                 wished.told = Some(report.clone());
             }
             if new {
@@ -299,13 +297,34 @@ mod tests {
         Outcome { seen: made.collect(), ..Outcome::default() }
     }
 
+    fn exposure(endpoints: &[&str]) -> Exposure {
+        let wish = ServiceWish { protocol: Protocol::Amqp, load_balancer: false, to: None };
+        let services = endpoints.iter().map(|name| ((*name).into(), wish.clone())).collect();
+        Exposure { space: Key::new("team", "shop"), uid: "uid".into(), services }
+    }
+
+    #[test]
+    fn what_an_unanswered_request_has_made_goes_when_it_shows_and_is_wished_no_more() {
+        let mut state = State::default();
+        ChildKind::ALL.into_iter().for_each(|kind| state.synced(kind));
+        state.wish(exposure(&["in"]));
+        let made = makes(&mut state);
+        let unanswered = Outcome { failed: ["in".into()].into(), ..Outcome::default() };
+        state.finished(&Key::new("team", "shop"), unanswered);
+        state.wish(exposure(&[]));
+        assert!(state.next().is_none());
+        state.reports();
+        let [(id, Some(there))] = &made.seen[..] else { panic!("{made:?}") };
+        state.observed(id.clone(), there.clone());
+        let (_, plan) = state.next().unwrap();
+        assert!(matches!(&plan[..], [Action::Delete { id: gone, .. }] if gone == id), "{plan:?}");
+    }
+
     #[test]
     fn what_was_deleted_before_the_answer_to_its_making_was_taken_in_is_made_again() {
         let mut state = State::default();
         ChildKind::ALL.into_iter().for_each(|kind| state.synced(kind));
-        let wish = ServiceWish { protocol: Protocol::Amqp, load_balancer: false, to: None };
-        let services = [("in".into(), wish)].into();
-        state.wish(Exposure { space: Key::new("team", "shop"), uid: "uid".into(), services });
+        state.wish(exposure(&["in"]));
         let outcome = makes(&mut state);
         let [(id, Some(made))] = &outcome.seen[..] else { panic!("{outcome:?}") };
         // The watch is quicker than what else there was to do.
