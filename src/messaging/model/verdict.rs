@@ -8,7 +8,6 @@ use super::routes::RouteSay;
 use super::state::{AddressState, Progress, Route};
 use super::{Model, Timer};
 use crate::messaging::ids::{Key, Kind};
-use crate::messaging::input::AddressType;
 use crate::messaging::output::{Status, Write};
 use crate::messaging::reason;
 use crate::messaging::status::{AddressStatus, Condition, TargetState};
@@ -213,8 +212,7 @@ impl Model {
             let said = address.told.latest().ready.as_ref();
             let said = said.is_some_and(|c| c.status && c.generation == address.obj.meta.generation);
             // Nor is a broker that has joined, until routers lead there as well.
-            let joined = address.obj.kind == AddressType::DeadLetter
-                && plan.on.iter().any(|id| !address.told.latest().brokers.contains(&id.name));
+            let joined = plan.on.iter().any(|id| !address.told.latest().brokers.contains(&id.name));
             confirmed &= (said && !joined) || matches!(routed, None | Some(RouteSay::Held));
             return if confirmed { Say::Ready } else { Say::Keep };
         }

@@ -138,6 +138,30 @@ fn a_queue_leaves_a_broker_that_is_to_be_drained_when_another_is_in_use() {
 }
 
 #[test]
+fn an_address_is_said_to_be_ready_on_another_broker_once_routers_lead_there() {
+    for restarted in [true, false] {
+        let mut w = world(&["b", "c"]);
+        w.address_with("news", Topic, |a| a.plan = Some("one".into()));
+        w.run();
+        let told = |w: &World| w.addresses[&key("news")].status.brokers.clone();
+        assert_eq!(told(&w), ["b".into()] as [Arc<str>; 1]);
+        w.router("r1").slow = true;
+        w.change_config(|c| c.brokers.retain(|broker| *broker.name == *"c"));
+        if restarted {
+            // What nobody saw.
+            w.restart();
+        }
+        w.advance(5_000);
+        let ready = w.ready("news").is_some_and(|(ready, _)| ready);
+        assert!(told(&w) == ["b".into()] || !ready, "restarted: {restarted}");
+        w.router("r1").slow = false;
+        w.advance(1_000);
+        assert_eq!(told(&w), ["c".into()] as [Arc<str>; 1], "restarted: {restarted}");
+        assert_eq!(w.ready("news"), Some((true, "Configured")));
+    }
+}
+
+#[test]
 fn a_move_that_is_not_wanted_any_more_goes_back_to_where_the_messages_are() {
     let mut w = world(&["b", "c", "d"]);
     w.queue_of("q", "two");
