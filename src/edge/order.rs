@@ -3,20 +3,20 @@
 //!
 //! 1. Stores: CAs, certificates, users. Nothing refers to new ones yet.
 //! 2. Backends that come.
-//! 3. Servers that come or change; and those that leave a Service while their address comes to another one: it must not
-//!    serve two, so it leaves first; but not before what comes to the Service that it leaves, as far as that is free to
+//! 3. Servers that come or change; and those that leave a Service, or drain, while their address comes to another one: it
+//!    must not serve two, so it leaves first; but not before what comes to the Service that it leaves, as far as that is free to
 //!    come. Of two Services that swap their addresses none can be served on.
 //! 4. The look into TLS, before the first host that is passed through. What is said about routes, where it comes or
-//!    changes; then routes that come or change; then hosts, which come before others go, since one may take over from a
-//!    wider or narrower one; then routes that go, also where one of another type takes over. (A host that is there takes
-//!    requests from wider ones, so it comes after its routes and goes before them.)
+//!    changes; then routes that come or change, and their hosts, which come before others go, since one may take over from
+//!    a wider or narrower one; then routes that go, also where one of another type takes over. (A host that is there takes
+//!    requests from wider ones, so it comes after its routes and goes before them, and before routes of wider ones come,
+//!    which it keeps its requests from.)
 //! 5. Certificates of hosts, that come or change.
 //! 6. What is said about routes, where it goes: nothing refers to it any more.
 //! 7. Certificates of hosts that go; servers that go or drain (theirs came in 3); backends; stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use super::wanted::{Change, MapName, Slot, Value};
 use crate::maps::Map;
@@ -33,10 +33,10 @@ pub fn ordered(changes: Vec<Change>) -> Vec<Change> {
 
 /// Gives servers that come, and those that move, their turns.
 fn take_turns(stepped: &mut [((u8, usize), Change)]) {
-    let is_gone = |change: &Change| change.after.is_none();
-    let at = |change: &Change| address(change.after.as_ref().or(change.before.as_ref()));
+    let is_gone = |change: &Change| takes(change.after.as_ref()).is_none();
+    let at = |change: &Change| takes(change.after.as_ref()).or_else(|| takes(change.before.as_ref()));
     let servers = || stepped.iter().enumerate().filter(|(_, (step, _))| step.0 == SERVERS);
-    let moving: BTreeSet<(IpAddr, u16)> =
+    let moving: BTreeSet<Place> =
         servers().filter(|(_, (_, change))| is_gone(change)).filter_map(|(_, (_, change))| at(change)).collect();
     if moving.is_empty() {
         return;
@@ -74,49 +74,73 @@ fn take_turns(stepped: &mut [((u8, usize), Change)]) {
 const SERVERS: u8 = 4;
 
 /// Backends that go, and servers that go with them: a request that chose one before the routes changed may only now come
-/// to it. Not those whose address comes to another Service.
+/// to it. Not those whose address comes to somebody else.
 pub fn abandoned(changes: &[Change]) -> BTreeSet<Slot> {
-    let goes = |change: &&Change| change.after.is_none();
-    let backend = |slot: &Slot| match slot {
-        Slot::Backend(name) | Slot::Server(name, _) => Some(Arc::clone(name)),
-        _ => None,
-    };
-    let backends = changes.iter().filter(goes).filter(|change| matches!(change.slot, Slot::Backend(_)));
-    let backends: BTreeSet<Arc<str>> = backends.filter_map(|change| backend(&change.slot)).collect();
-    if backends.is_empty() {
-        return BTreeSet::new();
-    }
     let coming = coming(changes);
-    let all = changes.iter().filter(goes).filter(|change| !moves(change, &coming));
-    let all = all.filter(|change| backend(&change.slot).is_some_and(|name| backends.contains(&name)));
-    all.map(|change| change.slot.clone()).collect()
+    let abandoned = |slot: &Slot| match slot {
+        Slot::Backend(name) | Slot::Server(name, _) => coming.gone.contains(&**name),
+        _ => false,
+    };
+    let all = changes.iter().filter(|change| change.after.is_none() && abandoned(&change.slot));
+    all.filter(|change| !moves(change, &coming)).map(|change| change.slot.clone()).collect()
 }
 
-type Coming<'a> = Map<(IpAddr, u16), Vec<&'a str>>;
+/// What a batch brings, and takes away as a whole.
+#[derive(Default)]
+struct Coming<'a> {
+    /// Which Services an address comes to.
+    to: Map<Place, Vec<&'a str>>,
+    /// Backends that go.
+    gone: BTreeSet<&'a str>,
+}
 
-/// Which Services an address comes to.
 fn coming(changes: &[Change]) -> Coming<'_> {
     let mut coming = Coming::default();
     for change in changes {
-        if let (Some(address), Some(service)) = (address(change.after.as_ref()), service(&change.slot)) {
-            coming.entry(address).or_default().push(service);
+        if let (Some(address), Some(service)) = (takes(change.after.as_ref()), service(&change.slot)) {
+            coming.to.entry(address).or_default().push(service);
+        }
+        if let (Slot::Backend(name), None) = (&change.slot, &change.after) {
+            coming.gone.insert(name);
         }
     }
     coming
 }
 
-/// Whether its address comes to another Service. Another server of the same Service at the same address is how a change of
-/// how it is spoken to looks.
+/// Whether it takes nothing new any more and its address comes to another Service. Another server of the same Service at the same address is how a change of
+/// how it is spoken to looks; and that a backend goes since routes lead to another one of its namespace does not say that
+/// its addresses are not those of its Service any more: it goes after them.
 fn moves(change: &Change, coming: &Coming<'_>) -> bool {
-    let to = address(change.before.as_ref()).and_then(|address| coming.get(&address));
-    to.is_some_and(|to| service(&change.slot).is_some_and(|from| !to.contains(&from)))
+    if takes(change.after.as_ref()).is_some() {
+        return false;
+    }
+    let (Slot::Server(backend, _), Some(from)) = (&change.slot, service(&change.slot)) else { return false };
+    let Some(to) = takes(change.before.as_ref()).and_then(|address| coming.to.get(&address)) else { return false };
+    let own = namespace(&change.slot);
+    let foreign = |to: &&str| to.split_once(':').map(|(namespace, _)| namespace) != own;
+    !to.contains(&from) && (!coming.gone.contains(&**backend) || to.iter().any(foreign))
 }
 
+/// Address and port.
+pub type Place = (IpAddr, u16);
+
 /// Where a server is that takes new requests.
-fn address(value: Option<&Value>) -> Option<(IpAddr, u16)> {
+pub fn takes(value: Option<&Value>) -> Option<Place> {
     match value {
         Some(Value::Server(server)) if !server.drain => Some((server.address, server.port)),
         _ => None,
+    }
+}
+
+/// The step of hosts without a wildcard; their routes come right before it.
+const HOSTS: u8 = 11;
+
+/// How much the host takes that a key is, or begins with: itself, all of one domain, all.
+fn width(key: &str) -> u8 {
+    match key.strip_prefix('*') {
+        Some(rest) if rest.starts_with('.') => 1,
+        Some(_) => 2,
+        None => u8::from(key.starts_with('!')) * 2,
     }
 }
 
@@ -125,23 +149,17 @@ fn step(change: &Change, moves: bool) -> u8 {
     match &change.slot {
         Slot::Authority(_) | Slot::Certificate(_) | Slot::Users(_) if !goes => 1,
         Slot::Backend(_) if !goes => 3,
-        Slot::Server(..) => match (goes, address(change.after.as_ref()).is_some()) {
-            (true, _) if moves => SERVERS,
-            (false, true) => SERVERS,
-            // Gone, or draining from now on.
-            _ => 31,
-        },
+        Slot::Server(..) if moves || takes(change.after.as_ref()).is_some() => SERVERS,
+        // Gone, or draining from now on.
+        Slot::Server(..) => 31,
         Slot::Map(map, key) => match (map, goes) {
             // Narrower ones first: a wider one that comes must not take what is not its own; wider ones go first.
-            (MapName::Hosts | MapName::Www | MapName::Passthrough, false) => match key.strip_prefix('*') {
-                None => 12,
-                Some("") => 14,
-                Some(_) => 13,
-            },
-            (MapName::Hosts | MapName::Www | MapName::Passthrough, true) => 15,
+            (MapName::Hosts | MapName::Www | MapName::Passthrough, false) => HOSTS + 2 * width(key),
+            (MapName::Hosts | MapName::Www | MapName::Passthrough, true) => 17,
             // One whose order counts is written as a whole, behind the others that may take over from it.
-            (map, true) if map.routes() && !map.ordered() => 16,
-            (map, _) if map.routes() => 11,
+            (map, _) if map.ordered() && map.routes() => HOSTS - 1,
+            (map, true) if map.routes() => 18,
+            (map, false) if map.routes() => HOSTS - 1 + 2 * width(key),
             (_, false) => 9,
             (_, true) => 21,
         },
@@ -189,7 +207,7 @@ pub fn joined(batches: impl IntoIterator<Item = Vec<Change>>) -> Vec<Change> {
 }
 
 /// The Service of a backend or a server: `namespace:service`.
-fn service(slot: &Slot) -> Option<&str> {
+pub fn service(slot: &Slot) -> Option<&str> {
     match slot {
         Slot::Backend(name) | Slot::Server(name, _) => {
             let first = name.find(':')?;
@@ -252,6 +270,48 @@ mod tests {
     }
 
     #[test]
+    fn routes_of_a_wider_host_come_after_the_narrower_one_that_takes_its_requests() {
+        let map = |map, key: &str| Slot::Map(map, key.into());
+        let mut wanted = Wanted::default();
+        wanted.take_changes();
+        for (name, key) in [(MapName::Prefix, "*/"), (MapName::Exact, "x.h/a"), (MapName::Prefix, "*.h/a/")] {
+            wanted.set(map(name, key), text("b"));
+        }
+        for key in ["*", "*.h", "x.h"] {
+            wanted.set(map(MapName::Hosts, key), text("-"));
+        }
+        let order = [
+            "+Map(Exact, \"x.h/a\")",
+            "+Map(Hosts, \"x.h\")",
+            "+Map(Prefix, \"*.h/a/\")",
+            "+Map(Hosts, \"*.h\")",
+            "+Map(Prefix, \"*/\")",
+            "+Map(Hosts, \"*\")",
+        ];
+        assert_eq!(slots(&mut wanted), order);
+    }
+
+    #[test]
+    fn another_service_of_the_same_servers_takes_over_before_the_first_one_goes() {
+        let at = |backend: &str| Slot::Server(backend.into(), "s".into());
+        for (to, moves) in [("n:b:80", false), ("o:b:80", true)] {
+            let mut wanted = Wanted::default();
+            wanted.take_changes();
+            wanted.set(Slot::Backend("n:a:80".into()), Some(Value::Backend(Class::DEFAULT)));
+            wanted.set(at("n:a:80"), server("10.0.0.1", false));
+            wanted.take_changes();
+            wanted.set(Slot::Backend("n:a:80".into()), None);
+            wanted.set(at("n:a:80"), None);
+            wanted.set(at(to), server("10.0.0.1", false));
+            let changes = wanted.take_changes();
+            let slots: Vec<&Slot> = changes.iter().map(|change| &change.slot).collect();
+            let (first, second) = if moves { (at("n:a:80"), at(to)) } else { (at(to), at("n:a:80")) };
+            assert_eq!(slots[..2], [&first, &second], "{to}");
+            assert_eq!(abandoned(&changes).contains(&at("n:a:80")), !moves, "{to}");
+        }
+    }
+
+    #[test]
     fn what_is_referred_to_comes_first_and_goes_last() {
         let all = [
             (Slot::Map(MapName::Hosts, "h".into()), text("h|")),
@@ -309,6 +369,13 @@ mod tests {
         wanted.set(at("n:z:80"), None);
         wanted.set(at("n:a:80"), server("10.0.0.1", false));
         assert_eq!(slots(&mut wanted), ["-Server(\"n:z:80\", \"s\")", "+Server(\"n:a:80\", \"s\")"]);
+        // Also one that only drains.
+        wanted.set(at("n:b:80"), server("10.0.0.1", false));
+        wanted.set(at("n:a:80"), server("10.0.0.1", true));
+        assert_eq!(slots(&mut wanted), ["+Server(\"n:a:80\", \"s\")", "+Server(\"n:b:80\", \"s\")"]);
+        wanted.set(at("n:b:80"), None);
+        wanted.set(at("n:a:80"), server("10.0.0.1", false));
+        wanted.take_changes();
         // The same Service in another way: the new one is up before the old one goes.
         wanted.set(at("n:a:80"), None);
         wanted.set(at("n:a:80:tcp"), server("10.0.0.1", false));
@@ -346,21 +413,21 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_its_backend_may_wait_but_for_what_another_gets() {
+    fn what_goes_with_its_backend_may_wait_but_for_what_another_namespace_gets() {
         let mut wanted = Wanted::default();
         wanted.take_changes();
         let at = |backend: &str, name: &str| Slot::Server(backend.into(), name.into());
-        for backend in ["n:a:80", "n:b:80"] {
+        for backend in ["n:a:80", "o:b:80"] {
             wanted.set(Slot::Backend(backend.into()), Some(Value::Backend(Class::DEFAULT)));
         }
         wanted.set(at("n:a:80", "1"), server("10.0.0.1", false));
         wanted.set(at("n:a:80", "2"), server("10.0.0.2", false));
-        wanted.set(at("n:b:80", "3"), server("10.0.0.3", false));
+        wanted.set(at("o:b:80", "3"), server("10.0.0.3", false));
         wanted.take_changes();
-        for slot in [Slot::Backend("n:a:80".into()), at("n:a:80", "1"), at("n:a:80", "2"), at("n:b:80", "3")] {
+        for slot in [Slot::Backend("n:a:80".into()), at("n:a:80", "1"), at("n:a:80", "2"), at("o:b:80", "3")] {
             wanted.set(slot, None);
         }
-        wanted.set(at("n:b:80", "2"), server("10.0.0.2", false));
+        wanted.set(at("o:b:80", "2"), server("10.0.0.2", false));
         wanted.set(at("n:a:80:tcp-leastconn", "1"), server("10.0.0.1", false));
         let later = abandoned(&wanted.take_changes());
         assert_eq!(later, [Slot::Backend("n:a:80".into()), at("n:a:80", "1")].into());

@@ -62,6 +62,27 @@ async fn backends_routes_and_servers_come_and_go_under_traffic_without_a_reload(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_address_leaves_what_is_about_to_go_before_it_comes_to_another_service() -> Result<()> {
+    let one = Server::start("one").await?;
+    let mut edge = Edge::started(|edge| {
+        edge.limits.linger = PATIENCE * 10;
+        edge.backend("n:a:80").server("n:a:80", one.port, false).route("h.com", Some("n:a:80"));
+    })
+    .await?;
+    // Nothing leads there any more; what is on its way is waited for.
+    edge.route("h.com", None).no_server("n:a:80", one.port).wanted.set(Slot::Backend("n:a:80".into()), None);
+    edge.settle().await?;
+    let servers = edge.haproxy.ask("show servers state").await?;
+    ensure!(servers.contains(" n:a:80 "), "{servers}");
+    edge.backend("n:b:80").server("n:b:80", one.port, false).route("g.com", Some("n:b:80"));
+    edge.settle().await?;
+    let servers = edge.haproxy.ask("show servers state").await?;
+    ensure!(!servers.contains(" n:a:80 ") && servers.contains(" n:b:80 "), "{servers}");
+    ensure!(get(edge.haproxy.http(), "g.com", "/").await? == (200, "one".to_owned()));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn certificates_come_rotate_and_go() -> Result<()> {
     let one = Server::start("one").await?;
     let mut edge = Edge::started(|edge| {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use futures::FutureExt;
@@ -99,6 +100,26 @@ async fn a_killed_haproxy_is_filled_again_with_what_came_meanwhile() -> Result<(
     ensure!(edge.compare().await? == (0, 0));
     edge.finish().await?;
     edge.files_are_the_process().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_haproxy_that_cannot_start_from_a_spoilt_file_is_given_a_good_one() -> Result<()> {
+    let one = Server::start("one").await?;
+    let mut edge = Edge::started(|edge| {
+        edge.limits.reload = Duration::from_millis(100);
+        edge.backend("n:a:80").server("n:a:80", one.port, false).route("h.com", Some("n:a:80"));
+    })
+    .await?;
+    edge.haproxy.kill_worker().await?;
+    edge.until("it is gone", |report| matches!(report, Report::State(State::Unreachable(_)))).await?;
+    let list = edge.layout().crt_list();
+    std::fs::write(&list, "spoilt\n")?;
+    ensure!(edge.haproxy.check().await.is_err(), "it would start all the same");
+    soon("the file is good again", || edge.haproxy.check()).await?;
+    edge.haproxy.start().await?;
+    edge.serving().await?;
+    ensure!(get(edge.haproxy.http(), "h.com", "/").await? == (200, "one".to_owned()));
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

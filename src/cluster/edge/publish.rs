@@ -115,6 +115,11 @@ impl Known {
     fn at_peace(&mut self) {
         (self.stands, self.lost, self.told, self.refused, self.until) = (false, 0, false, 0, None);
     }
+
+    /// Says what we would write, and is not served: that was left by one who led before us.
+    fn left_over(&mut self, wish: Option<&Vec<String>>) {
+        self.clear |= !self.served && !self.addresses.is_empty() && wish == Some(&self.addresses);
+    }
 }
 
 /// What one write says; none: nothing of ours.
@@ -268,7 +273,11 @@ impl State {
     }
 
     fn everything(&mut self) {
-        self.ingresses.values_mut().for_each(Known::at_peace);
+        let wish = self.wish();
+        for known in self.ingresses.values_mut() {
+            known.at_peace();
+            known.left_over(wish.as_ref());
+        }
         self.marked.extend(self.ingresses.keys().cloned());
     }
 
@@ -309,9 +318,8 @@ impl State {
             *known = Known { uid, served: known.served, ..Known::default() };
         }
         let ours = wish.as_ref() == Some(&addresses);
-        // Left by one who led before us.
-        known.clear |= !known.served && !addresses.is_empty() && ours;
         known.addresses = addresses;
+        known.left_over(wish.as_ref());
         // What was not seen to stand may be older than what we wrote.
         if known.served && known.stands && !ours && wish.is_some() {
             if known.lost_at.is_none_or(|at| at + PEACE < now) {

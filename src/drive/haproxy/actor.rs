@@ -66,6 +66,8 @@ pub(super) struct Work {
     pub process: Option<(u32, u64)>,
     /// Whether the last that was connected to said what it is.
     pub answers: bool,
+    /// When one last answered, or files were looked at since.
+    verified: Instant,
     /// The newest generation that was told to be in force.
     pub in_force: u64,
     /// What needs a reload; none before the first batch.
@@ -95,6 +97,7 @@ impl HaproxyDrive {
             limits,
             process: None,
             answers: false,
+            verified: Instant::now(),
             in_force: 0,
             fixed: None,
             last_surprise: None,
@@ -139,11 +142,8 @@ impl Work {
             if told.is_err() || self.finishing {
                 break;
             }
-            if !self.answers && self.fixed.as_mut().is_some_and(|fixed| fixed.unreachable(&self.limits)) {
-                self.ledger.assume(&Default::default());
-                if self.write_all().await.is_err() {
-                    break;
-                }
+            if self.unanswered().await.is_err() {
+                break;
             }
             let wait = doubling(self.limits.first_wait, self.limits.longest_wait, failures);
             failures += 1;
@@ -152,6 +152,28 @@ impl Work {
             }
         }
         let _ = self.last_files().await;
+    }
+
+    /// After a session, or none. What keeps a process from starting may be a file: one that has something else to say from
+    /// now on, or one that is not what was written.
+    async fn unanswered(&mut self) -> Result<(), End> {
+        if self.answers {
+            self.verified = Instant::now();
+            return Ok(());
+        }
+        if self.fixed.as_mut().is_some_and(|fixed| fixed.unreachable(&self.limits)) {
+            self.ledger.assume(&Default::default());
+            self.write_all().await?;
+        }
+        if self.verified.elapsed() >= self.limits.reload {
+            self.verified = Instant::now();
+            let files = self.verify_files().await?;
+            if files > 0 {
+                self.report(Report::Compared { differences: 0, files }).await?;
+                self.flush().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes in an order; gives back what a session must know of.
@@ -298,6 +320,10 @@ impl Work {
     /// Writes what is marked, now.
     async fn flush(&mut self) -> Result<(), End> {
         let Some(fixed) = self.files() else { return Ok(()) };
+        if !self.writer.files().complete() {
+            // Some of it would be no files that a process could be started from.
+            return self.write_all().await.map(drop);
+        }
         while let Some(tick) = self.writer.settle(&fixed, self.ledger.held()).await {
             let failed = matches!(tick, Tick::Ended(Err(_)));
             self.wrote(tick).await?;

@@ -121,6 +121,7 @@ impl Files {
             }
         }
         let all = stores.into_iter().chain(sections).chain(lists).collect();
+        self.last_first(&mut removed);
         Commit { work: self.disk.write(all, removed), written, slots }
     }
 
@@ -180,6 +181,7 @@ impl Files {
         }
         // As in a commit: the fixed part and what it includes come last but for removals.
         changed.sort_by_key(|file| self.rank(&file.path));
+        self.last_first(&mut removed);
         let out = Written {
             changed: changed.len() + removed.len(),
             certificates: changed.iter().filter_map(|file| self.certificate(&file.path)).collect(),
@@ -264,6 +266,11 @@ impl Files {
     fn certificate(&self, path: &str) -> Option<Arc<str>> {
         let rest = path.strip_prefix(self.layout.dir())?.strip_prefix("/certs/")?;
         rest.strip_suffix(".pem").map(Arc::from)
+    }
+
+    /// What refers goes before what it refers to.
+    fn last_first(&self, removed: &mut [String]) {
+        removed.sort_by_key(|path| std::cmp::Reverse(self.rank(path)));
     }
 
     fn rank(&self, path: &str) -> u8 {

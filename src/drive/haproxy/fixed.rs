@@ -43,8 +43,8 @@ pub struct Fixed {
     refused: Option<Refused>,
     /// The process that was found last.
     process: Option<Process>,
-    /// A reload was done, and no process found since then.
-    loaded: bool,
+    /// What a reload was done for, where no process was found since then.
+    loaded: Option<(Option<Mark>, Arc<RouterConfig>)>,
     /// What was wanted, and what a process says that has loaded it: somebody else's files have another word for it.
     alias: Option<(Option<Mark>, Option<Mark>)>,
     /// Since when no process answers.
@@ -74,7 +74,7 @@ impl Fixed {
             last: None,
             refused: None,
             process: None,
-            loaded: false,
+            loaded: None,
             alias: None,
             away: None,
         }
@@ -105,16 +105,17 @@ impl Fixed {
         self.running = Some(mark);
         let is_new = self.process.replace(process) != Some(process);
         // The old one may answer for a moment.
-        let loaded = is_new && std::mem::take(&mut self.loaded);
+        let loaded = if is_new { self.loaded.take() } else { None };
         if mark == self.wanted.mark() {
             (self.refused, self.taken) = (None, true);
             self.fields.clear();
             self.base = Some((mark, Arc::clone(&self.config)));
             return self.turn_to_wanted();
         }
-        if loaded {
-            self.alias = Some((self.wanted.mark(), mark));
-            self.base = Some((mark, Arc::clone(&self.config)));
+        // Something else may be wanted by now than what was loaded.
+        if let Some((what, config)) = loaded {
+            self.alias = (what != mark).then_some((what, mark));
+            self.base = Some((mark, config));
             self.fields.clear();
         }
         self.taken |= mark == self.files.mark();
@@ -213,7 +214,7 @@ impl Fixed {
     /// They are loaded.
     pub fn loaded(&mut self) {
         if self.files == self.wanted {
-            self.loaded = true;
+            self.loaded = Some((self.wanted.mark(), Arc::clone(&self.config)));
             self.refused = None;
             self.fields.clear();
         }

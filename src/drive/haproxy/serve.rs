@@ -275,9 +275,6 @@ impl<'a> Session<'a> {
                 })
                 .collect();
             let wanted = self.work.ledger.wanted_maps(&ordered);
-            let mut steps = carry::steps(&changes, &wanted, &self.work.layout);
-            let cut = steps.len() > self.work.limits.chunk;
-            steps.truncate(self.work.limits.chunk);
             for change in &changes {
                 if change.after.is_some() {
                     // An entry that would not go is there beside the new one: only what is read tells.
@@ -289,6 +286,10 @@ impl<'a> Session<'a> {
                     self.work.ledger.acknowledged(&change.slot);
                 }
             }
+            let mut steps = self.work.leaving.displaced(&changes);
+            steps.extend(carry::steps(&changes, &wanted, &self.work.layout));
+            let cut = steps.len() > self.work.limits.chunk;
+            steps.truncate(self.work.limits.chunk);
             let mut told = Vec::new();
             let carried =
                 self.work.carrier(self.session).carry(steps, &changes, |step, said| told.push((step, said))).await;
@@ -301,9 +302,12 @@ impl<'a> Session<'a> {
             if !cut && !tally.surprised {
                 // Nothing leads to them from now on.
                 let now = Instant::now();
-                for step in carry::steps(&later, &wanted, &self.work.layout) {
-                    step.slots.iter().for_each(|slot| self.work.ledger.acknowledged(slot));
-                    self.work.leaving.later(step, now, &self.work.limits);
+                for change in &later {
+                    for step in carry::steps(std::slice::from_ref(change), &wanted, &self.work.layout) {
+                        step.slots.iter().for_each(|slot| self.work.ledger.acknowledged(slot));
+                        let place = order::takes(change.before.as_ref());
+                        self.work.leaving.later(step, place, now, &self.work.limits);
+                    }
                 }
                 self.work.writer.note(self.work.ledger.held());
             }

@@ -71,9 +71,8 @@ impl Model {
             (None, Some(_)) => Some(CrtLine { certificate: DEFAULT_CERTIFICATE.into(), client: client.clone() }),
             (None, None) => None,
         };
-        // A client that names no host is served the default certificate anyway.
         let mut refused = false;
-        if let (Some(line), true) = (line, host.contains(|c| c != '*' && c != '!')) {
+        if let (Some(line), true) = (line, has_line(host)) {
             let (slot, value) = (Slot::CrtList(host.clone()), Value::CrtLine(Arc::new(line)));
             match (self.refusal(&slot, &value), speakers.heard.first()) {
                 (Some(words), Some((ingress, _))) => {
@@ -174,7 +173,9 @@ impl Model {
         match self.identity(&key) {
             Ok(_) => {
                 let name = names::store(&key);
-                out.stores.insert(StoreId::Certificate(key));
+                if has_line(host) {
+                    out.stores.insert(StoreId::Certificate(key));
+                }
                 (true, Some(name))
             }
             Err(why) => {
@@ -211,11 +212,12 @@ impl Model {
         let object = Object::new(Kind::Ingress, ingress.meta.key.clone());
         let Some(key) = owned_secret(&object, text, None, out) else { return Clients::Nobody };
         match self.authority(&key) {
-            Ok(pem) => {
+            Ok(pem) if has_line(host) => {
                 let name = authority_name(&key, &pem);
                 out.stores.insert(StoreId::Authority(key));
-                if &**host == "*" { Clients::Nobody } else { Clients::Certificate(name, required) }
+                Clients::Certificate(name, required)
             }
+            Ok(_) => Clients::Nobody,
             Err(why) => {
                 tell_secret(&object, &key, &why, "nothing of the hosts that need it is served", out);
                 Clients::Nobody
@@ -271,6 +273,12 @@ impl Model {
             }
         }
     }
+}
+
+/// Whether a host can have a line in the list of certificates. A client that names no host is served the default
+/// certificate anyway, and nothing else would name a certificate or CA of such a host.
+fn has_line(host: &str) -> bool {
+    host.contains(|c| c != '*' && c != '!')
 }
 
 fn hsts(levels: &Levels) -> String {

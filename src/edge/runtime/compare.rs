@@ -77,8 +77,10 @@ pub fn compare(held: &Held, wanted: &Wanted, uncertain: &BTreeSet<Arc<str>>, lay
                 found.insert(slot, Value::Server(Arc::new(is)));
             }
             (_, address) => {
+                // Whether it takes anything counts also of one that goes: its address may be somebody else's by now.
+                let drain = server.drain || server.maintenance || address.is_none();
                 let address = address.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
-                let is = Server { address, port: server.port, drain: true, maxconn: 0, link: Arc::default() };
+                let is = Server { address, port: server.port, drain, maxconn: 0, link: Arc::default() };
                 found.insert(slot, Value::Server(Arc::new(is)));
             }
         }
@@ -253,6 +255,24 @@ mod tests {
         let found = differs(&nothing, &held(&world));
         assert_eq!(found.changes.len(), expected.len());
         assert!(found.changes.iter().all(|c| c.after.is_none()));
+    }
+
+    #[test]
+    fn an_address_that_has_moved_leaves_before_it_comes_also_where_only_the_process_remembers() {
+        let world = world();
+        let mut other = held(&world);
+        // What was of somebody else when the process was last told anything, and takes requests.
+        let moved = ServerState { backend: "b:old:80".into(), ..other.servers[0].clone() };
+        let (place, port) = (moved.address, moved.port);
+        other.servers[0] = moved;
+        other.backends.push("b:old:80".into());
+        let at = |change: &Change| match change.after.as_ref().or(change.before.as_ref()) {
+            Some(Value::Server(server)) => Some(server.address) == place && server.port == port,
+            _ => false,
+        };
+        let found = differs(&world, &other);
+        let order: Vec<bool> = found.changes.iter().filter(|c| at(c)).map(|c| c.after.is_some()).collect();
+        assert_eq!(order, [false, true]);
     }
 
     #[test]

@@ -73,6 +73,20 @@ fn only_what_differs_is_written_and_only_where_it_is_served() {
 }
 
 /// Waits until ours is put back, each time that somebody writes over it.
+#[test]
+fn what_was_left_is_taken_away_also_where_the_routerconfig_is_heard_of_last() {
+    for config_first in [true, false] {
+        let mut state = State::default();
+        let mut heard = [Observed::Config(Box::new(config(FIXED))), seen("left", &["192.0.2.1", "edge.example"])];
+        if !config_first {
+            heard.reverse();
+        }
+        heard.into_iter().for_each(|observed| state.take(observed, Instant::now()));
+        state.take(Observed::Served(Vec::new()), Instant::now());
+        assert_eq!(writes(&mut state), ["-left"], "{config_first}");
+    }
+}
+
 fn put_back(state: &mut State, times: usize, now: &mut Instant) -> Vec<u64> {
     let mut waits = Vec::new();
     for _ in 0..times {

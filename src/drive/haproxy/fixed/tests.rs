@@ -68,6 +68,17 @@ async fn what_changed_while_nobody_looked_is_loaded_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_wanted_while_something_else_is_loaded_is_loaded_next() {
+    let mut fixed = outdated();
+    fixed.begin();
+    fixed.loaded();
+    fixed.want(&with(3), vec!["edge.tuning.threads"]);
+    assert!(!fixed.found(NEW, part(2).mark()) && fixed.is_outdated());
+    let (_, reasons) = fixed.begin();
+    assert_eq!((reasons, fixed.files()), (vec!["edge.tuning.threads"], Arc::new(part(3))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_refused_is_taken_back_told_and_tried_again_after_waits_that_double() {
     let limits = Limits::default();
     let mut fixed = outdated();

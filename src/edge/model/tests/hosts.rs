@@ -181,6 +181,16 @@ fn clients_need_a_certificate_and_the_stricter_of_two_words_counts() {
 }
 
 #[test]
+fn what_no_line_can_name_is_not_held() {
+    let mut world = World::plain();
+    world.secret(tls_secret("a/cert", "ONE")).secret(ca_secret("a/ca", "CA"));
+    world.ingress(ing("a/one", 1).path("", "/", "web:80").tls(&[], "cert").say(&[("auth-tls-secret", "ca")]));
+    assert_eq!(world.to("*", "/"), "_503", "nobody can be asked for a certificate without a host");
+    let is_store = |slot: &Slot| matches!(slot, Slot::Authority(_) | Slot::Certificate(_));
+    assert!(!world.held.keys().any(is_store), "{:?}", world.held);
+}
+
+#[test]
 fn passthrough_leads_tls_to_the_service_of_the_root() {
     let mut world = World::plain();
     let with =
