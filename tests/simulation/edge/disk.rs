@@ -39,10 +39,12 @@ impl World {
         let machine = &mut self.machines[index];
         match step {
             Step::Write(file) if full || fails => {
+                machine.files.remove(&part(file));
                 self.saw("a write that fails");
                 return Err(SimDisk::error(&file.path, "No space left on device (os error 28)"));
             }
             Step::Write(file) => {
+                machine.files.remove(&part(file));
                 machine.files.insert(file.path.clone(), file.contents.as_str().into());
                 self.note(&format!("machine {index}: writes {} {}", file.path, crate::trace::sum(&file.contents)));
             }
@@ -56,6 +58,11 @@ impl World {
         self.judge(index);
         Ok(())
     }
+}
+
+/// What a file is called until all of it is there.
+fn part(file: &File) -> String {
+    format!("{}.part", file.path)
 }
 
 impl Disk for SimDisk {
@@ -80,6 +87,12 @@ impl Disk for SimDisk {
             for step in &steps {
                 let wait = {
                     let mut world = lock(&world);
+                    if let Step::Write(file) = step
+                        && world.machines[index].life == life
+                    {
+                        // It has not been given its name.
+                        world.machines[index].files.insert(part(file), "half".into());
+                    }
                     let slow = world.machines[index].disk_slow_until > Instant::now();
                     if slow { world.random.within(5..200) } else { u64::from(world.random.chance(150)) }
                 };
@@ -88,10 +101,6 @@ impl Disk for SimDisk {
                 }
                 let mut world = lock(&world);
                 if world.machines[index].life != life {
-                    if let Step::Write(file) = step {
-                        // It was not given its name.
-                        world.machines[index].files.insert(format!("{}.part", file.path), "half".into());
-                    }
                     return;
                 }
                 result = world.write(index, step);

@@ -164,6 +164,38 @@ fn route(held: &impl Holds, host: &str, path: &str) -> Option<String> {
     exact.or_else(|| longest(&format!("{key}{path}/"))).or_else(|| longest("!/"))
 }
 
+/// The Service of a backend.
+fn service(backend: &str) -> String {
+    backend.splitn(3, ':').take(2).collect::<Vec<_>>().join(":")
+}
+
+/// Places that serve several Services.
+fn shared(backends: &BTreeMap<String, BTreeSet<Place>>) -> BTreeMap<Place, BTreeSet<String>> {
+    let mut out: BTreeMap<Place, BTreeSet<String>> = BTreeMap::new();
+    for (name, servers) in backends {
+        for place in servers {
+            out.entry(place.clone()).or_default().insert(service(name));
+        }
+    }
+    out.retain(|_, services| services.len() > 1);
+    out
+}
+
+/// Whether a place may serve these Services at once on the way to what was wanted then: each has it there; or, among those
+/// of one namespace, goes as a whole, since nothing leads to it, and never was without it.
+fn may_share(now: &Answers, then: &Answers, place: &Place, services: &BTreeSet<String>) -> bool {
+    let tenants: BTreeSet<&str> = services.iter().filter_map(|service| service.split(':').next()).collect();
+    let of = |answers: &Answers, wanted: &str| -> Vec<String> {
+        let all =
+            answers.backends.0.iter().filter(|(name, servers)| service(name) == wanted && servers.contains(place));
+        all.map(|(name, _)| name.clone()).collect()
+    };
+    services.iter().all(|service| {
+        let goes = || of(now, service).iter().all(|name| !then.backends.0.contains_key(name));
+        !of(then, service).is_empty() || tenants.len() == 1 && goes()
+    })
+}
+
 impl Answers {
     fn of(held: &impl Holds) -> Self {
         let backends = held.backends();
@@ -186,14 +218,7 @@ impl Answers {
         let passed = HOSTS.iter().map(|host| led(pass(host))).collect();
         let certificates =
             HOSTS.iter().map(|host| held.certificate(host).or_else(|| held.certificate(&wild(host)))).collect();
-        let mut shared: BTreeMap<Place, BTreeSet<String>> = BTreeMap::new();
-        for (name, servers) in &backends {
-            let service: Vec<&str> = name.splitn(3, ':').take(2).collect();
-            for place in servers {
-                shared.entry(place.clone()).or_default().insert(service.join(":"));
-            }
-        }
-        shared.retain(|_, services| services.len() > 1);
+        let shared = shared(&backends);
         Self { routes, passed, certificates, shared, backends: Backends(backends) }
     }
 }
@@ -277,6 +302,8 @@ fn judge(moments: &[Answers], now: &Answers, runs: bool, excused: (bool, bool)) 
     let had = |backend: &str, place: &Place| {
         moments.iter().any(|moment| moment.backends.0.get(backend).is_some_and(|servers| servers.contains(place)))
     };
+    let lost = |backend: &str| lost(moments, backend);
+    let had = Had { place: &had, lost: &lost };
     let names = || HOSTS.iter().flat_map(|host| PATHS.iter().map(move |path| format!("{host}{path}")));
     for (at, name) in names().enumerate() {
         let then = moments.iter().map(|moment| moment.routes[at].as_ref());
@@ -296,16 +323,40 @@ fn judge(moments: &[Answers], now: &Answers, runs: bool, excused: (bool, bool)) 
             return Some(format!("{name} has a certificate that was never wanted: {:?}", now.certificates[at]));
         }
     }
-    let foreign = now.shared.iter().find(|(place, services)| {
-        !moments.iter().any(|moment| moment.shared.get(place).is_some_and(|then| services.is_subset(then)))
-    });
+    let foreign = now
+        .shared
+        .iter()
+        .find(|(place, services)| !moments.iter().any(|moment| may_share(now, moment, place, services)));
     foreign.filter(|_| !lenient).map(|(place, services)| format!("{place:?} serves {services:?} at once"))
+}
+
+/// What is known of backends beyond the route that is judged.
+struct Had<'a> {
+    /// Whether a backend was ever to have a server there.
+    place: &'a dyn Fn(&str, &Place) -> bool,
+    /// Whether a backend was to lose all that it had to others at once.
+    lost: &'a dyn Fn(&str) -> bool,
+}
+
+/// Whether all places of a backend were other Services' at a later moment, and its own had none of them: none of two that
+/// swap can be served on, since a place must leave one before it comes to the other.
+fn lost(moments: &[Answers], backend: &str) -> bool {
+    let of = service(backend);
+    let theirs = |then: &Answers, place: &Place, own: bool| {
+        then.backends.0.iter().any(|(name, servers)| (service(name) == of) == own && servers.contains(place))
+    };
+    moments.iter().enumerate().any(|(at, first)| {
+        let places = first.backends.0.get(backend).filter(|places| !places.is_empty());
+        places.is_some_and(|places| {
+            moments[at..].iter().any(|then| places.iter().all(|p| theirs(then, p, false) && !theirs(then, p, true)))
+        })
+    })
 }
 
 fn judge_route<'a>(
     then: impl Iterator<Item = Option<&'a Route>> + Clone,
     now: Option<&Route>,
-    had: &dyn Fn(&str, &Place) -> bool,
+    had: &Had<'_>,
     runs: bool,
     (lenient, drifted): (bool, bool),
 ) -> Option<String> {
@@ -321,7 +372,7 @@ fn judge_route<'a>(
             ));
         }
         let led = all().flatten().any(|then| then.backend() == now.backend());
-        let foreign = now.servers.iter().find(|place| !had(now.backend(), place));
+        let foreign = now.servers.iter().find(|place| !(had.place)(now.backend(), place));
         if let Some(place) = foreign.filter(|_| led && !lenient) {
             return Some(format!("leads to {place:?} of {}, which was never wanted there", now.backend()));
         }
@@ -330,7 +381,8 @@ fn judge_route<'a>(
         return None;
     }
     let live = |route: Option<&Route>| route.is_some_and(|route| !route.servers.is_empty());
-    if runs && all().all(live) && !live(now) {
+    let lost = now.is_some_and(|now| (had.lost)(now.backend()));
+    if runs && all().all(live) && !live(now) && !lost {
         return Some(format!("leads nowhere: {now:?}, wanted {:?}", all().collect::<Vec<_>>()));
     }
     let first = all().next().flatten().map(|route| &route.value);
