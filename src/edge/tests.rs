@@ -118,7 +118,7 @@ proptest! {
                 prop_assert!(is_plain(&words) && words.chars().count() <= 300);
             }
         }
-        let _ = (show::map(&value), show::backends(&value), show::servers(&value), show::crt_list(&value), show::open_frontends(&value));
+        let _ = (show::map(&value), show::backends(&value), show::servers(&value), show::crt_list(&value), show::frontends(&value));
         let _ = (show::info(&value), show::stores(&value), show::reload(&value));
     }
 }

@@ -4,9 +4,17 @@
 // The lints know only functions marked `#[test]` as test code.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod asking;
+mod batches;
+mod certificates;
 mod changes;
 mod edge;
+mod endpoints;
 mod faults;
+mod frames;
+mod options;
+mod reflect;
 mod reloads;
+mod site;
 mod storm;
 mod traffic;

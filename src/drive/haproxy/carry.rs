@@ -173,7 +173,12 @@ impl<'a> Carrier<'a> {
     /// Each command when the one before holds; the rest is left.
     async fn one_by_one(&self, step: &Step) -> Result<Verdict, AskError> {
         for command in &step.commands {
-            let said = judge(command.kind, self.ask(command).await?, step.removal);
+            let answer = self.ask(command).await?;
+            if let (Kind::SwitchFrontend, Answer::Missing) = (command.kind, &answer) {
+                // Whoever should take over was left out at the start: the other one goes on.
+                return Ok(Verdict::Done);
+            }
+            let said = judge(command.kind, answer, step.removal);
             if said != Verdict::Done {
                 return Ok(said);
             }

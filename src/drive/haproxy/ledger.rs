@@ -93,6 +93,7 @@ impl Ledger {
         if self.refused.get(&slot).is_some_and(|refused| after.as_ref().map(Value::fingerprint) != *refused) {
             self.refused.remove(&slot);
         }
+        self.forget_dependents(&slot);
         match self.pending.get_mut(&slot) {
             Some(change) => {
                 change.after = after;
@@ -108,6 +109,23 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// What could not be since that was not there, may be now.
+    fn forget_dependents(&mut self, store: &Slot) {
+        if self.refused.is_empty() || !matches!(store, Slot::Certificate(_) | Slot::Authority(_)) {
+            return;
+        }
+        let pending = &self.pending;
+        let refers =
+            |slot: &Slot| pending.get(slot).is_some_and(|change| stores_of(change.after.as_ref()).contains(store));
+        self.refused.retain(|slot, _| !refers(slot));
+    }
+
+    /// Whether what is wanted there refers to a store that is not held: then it is that store's matter that it is refused.
+    pub fn is_unfounded(&self, slot: &Slot) -> bool {
+        let wanted = self.pending.get(slot).and_then(|change| change.after.as_ref());
+        stores_of(wanted).iter().any(|store| self.held.get(store).is_none())
     }
 
     /// What is to be carried out, in order.
@@ -222,10 +240,6 @@ impl Ledger {
     }
 
     fn is_safe(&self, change: &Change) -> bool {
-        let has = |slot: Slot| self.held.get(&slot).is_some();
-        let authority =
-            |name: &Option<Arc<str>>| name.as_ref().is_none_or(|name| has(Slot::Authority(Arc::clone(name))));
-        let certificate = |name: &Arc<str>| has(Slot::Certificate(Arc::clone(name)));
         match (&change.slot, &change.after) {
             // A store goes after what refers to it, which may have to stay.
             (Slot::Authority(_) | Slot::Certificate(_), None) => false,
@@ -233,15 +247,7 @@ impl Ledger {
             (Slot::Authority(_), _) => false,
             (Slot::Certificate(_), Some(Value::Sealed(pem))) => *pem == self.fallback,
             (Slot::Map(map, _), _) => !map.ordered(),
-            (_, Some(Value::CrtLine(line))) => {
-                certificate(&line.certificate) && authority(&line.client.as_ref().map(|(name, _)| Arc::clone(name)))
-            }
-            (_, Some(Value::Server(server))) => server
-                .link
-                .tls
-                .as_ref()
-                .is_none_or(|tls| authority(&tls.authority) && tls.certificate.as_ref().is_none_or(certificate)),
-            _ => true,
+            (_, after) => stores_of(after.as_ref()).iter().all(|store| self.held.get(store).is_some()),
         }
     }
 
@@ -295,11 +301,32 @@ impl Ledger {
     }
 }
 
+/// Certificates and authorities that a value refers to.
+fn stores_of(value: Option<&Value>) -> Vec<Slot> {
+    let certificate = |name: &Arc<str>| Slot::Certificate(Arc::clone(name));
+    let authority = |name: &Arc<str>| Slot::Authority(Arc::clone(name));
+    match value {
+        Some(Value::CrtLine(line)) => {
+            let client = line.client.as_ref().map(|(name, _)| authority(name));
+            std::iter::once(certificate(&line.certificate)).chain(client).collect()
+        }
+        Some(Value::Server(server)) => {
+            let tls = server.link.tls.iter();
+            tls.flat_map(|tls| {
+                tls.authority.as_ref().map(authority).into_iter().chain(tls.certificate.as_ref().map(certificate))
+            })
+            .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::edge::class::Class;
     use crate::edge::model::tests::support::config;
+    use crate::edge::wanted::CrtLine;
 
     fn text(text: &str) -> Option<Value> {
         Some(Value::Text(text.into()))
@@ -355,6 +382,26 @@ pub(super) mod tests {
         assert!(ledger.is_settled());
         ledger.take(batch(3, vec![change("b", text("4"))]));
         assert_eq!(pending(&ledger), [(slot("b"), None, text("4"))]);
+    }
+
+    #[test]
+    fn what_is_refused_for_want_of_a_certificate_is_asked_for_again_with_the_next() {
+        let mut ledger = ledger();
+        let (certificate, line) = (Slot::Certificate("c".into()), Slot::CrtList("h.com".into()));
+        let to_it = Some(Value::CrtLine(Arc::new(CrtLine { certificate: "c".into(), client: None })));
+        let sealed = |text: &str| Some(Value::Sealed(text.into()));
+        let of = |slot: &Slot, after| Change { slot: slot.clone(), before: None, after };
+        ledger.take(batch(2, vec![of(&certificate, sealed("BAD")), of(&line, to_it.clone())]));
+        ledger.refused(&certificate);
+        assert!(ledger.is_unfounded(&line) && !ledger.is_unfounded(&certificate));
+        ledger.refused(&line);
+        let asked = |ledger: &Ledger| pending(ledger).into_iter().any(|(slot, ..)| slot == line);
+        assert!(!asked(&ledger));
+        ledger.take(batch(3, vec![of(&certificate, sealed("GOOD"))]));
+        assert!(asked(&ledger));
+        ledger.acknowledged(&certificate);
+        // Whatever is said of it now is its own matter.
+        assert!(!ledger.is_unfounded(&line));
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub async fn held(session: &dyn ProcessSession, layout: &Layout, deadline: Durat
         certificates: show::stores(certificates),
         authorities: show::stores(authorities),
         crt_list: show::crt_list(crt_list),
-        open_frontends: show::open_frontends(frontends),
+        frontends: show::frontends(frontends),
     })
 }
 

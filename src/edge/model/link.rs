@@ -3,7 +3,7 @@
 use super::Model;
 use super::backend::COOKIE;
 use super::store::{authority_name, owned_secret, tell_secret};
-use super::unit::{Outcome, StoreId};
+use super::unit::{Outcome, Reason, StoreId};
 use super::words::Levels;
 use crate::edge::class::Class;
 use crate::edge::ids::{Kind, Object};
@@ -70,6 +70,10 @@ impl Model {
                 tls.verify_host = Some(name.clone());
             }
         }
+        if let Some(why) = levels.text(Opt::VerifyHost).and_then(|name| unverified(name, &tls, &sni)) {
+            out.tell_object(object, Reason::InvalidOption, format!("secure-verify-hostname {why}: {UNASKED}"));
+            return None;
+        }
         if let Some(text) = levels.text(Opt::BackendCertificate) {
             let key = owned_secret(&object, text, None, out)?;
             match self.identity(&key) {
@@ -83,6 +87,19 @@ impl Model {
         }
         tls.sni = sni;
         Some(tls)
+    }
+}
+
+/// Why HAProxy would not verify that name: without an authority it verifies nothing, and otherwise the name that it asks
+/// by, where it asks by one.
+fn unverified(name: &str, tls: &Tls, sni: &Sni) -> Option<String> {
+    match (&tls.authority, sni) {
+        (None, _) => Some("needs secure-verify-ca-secret".to_owned()),
+        (_, Sni::Name(asked)) if **asked != *name => {
+            Some(format!("{name} is not the name of secure-sni, {asked}, which is the one that is verified"))
+        }
+        (_, Sni::Host) => Some("cannot be told beside secure-sni host: that is the name that is verified".to_owned()),
+        _ => None,
     }
 }
 

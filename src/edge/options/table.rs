@@ -293,7 +293,7 @@ options! {
         secret, [hi("secure-crt-secret"), ht("server-crt"), nginx("proxy-ssl-secret")];
     BackendSni "secure-sni" Service false ("host, or a name", "") "The name that they are asked by in TLS; `host`: the one that was asked for.",
         |t| sni(if t == "sni" { "host" } else { t }), [hi("secure-sni"), nginx("proxy-ssl-name")];
-    VerifyHost "secure-verify-hostname" Service true ("name", "the name of secure-sni") "The name that must be in their certificate.",
+    VerifyHost "secure-verify-hostname" Service true ("name", "the name of secure-sni") "The name that must be in their certificate. It needs `secure-verify-ca-secret`; where `secure-sni` is said it is the same name, or they are not asked: 503.",
         host, [hi("secure-verify-hostname")];
     Affinity "affinity" Service false ("cookie, none", "none") "A client keeps its endpoint.",
         |t| word(t, &["cookie", "none"]),

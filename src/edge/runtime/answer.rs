@@ -86,7 +86,7 @@ impl Answer {
             Kind::CommitMap => silent,
             Kind::SwitchFrontend if has("already enabled") || has("already disabled") => Self::Already,
             // It was left out when the process started: as good as disabled, and not to be enabled.
-            Kind::SwitchFrontend if has("cannot disable") || has("No such frontend") => Self::Missing,
+            Kind::SwitchFrontend if has("previously shut down") || has("No such frontend") => Self::Missing,
             Kind::SwitchFrontend => silent,
             Kind::Show if has("Unknown command") || has("Unknown map identifier") => refused(),
             Kind::Show => Self::Done,
@@ -190,11 +190,7 @@ mod tests {
             (Kind::SwitchFrontend, "", Done),
             (Kind::SwitchFrontend, "All sockets are already enabled.", Already),
             (Kind::SwitchFrontend, "Frontend was previously shut down, cannot disable.", Missing),
-            (
-                Kind::SwitchFrontend,
-                "Frontend was previously shut down, cannot enable.",
-                refused("Frontend was previously shut down, cannot enable."),
-            ),
+            (Kind::SwitchFrontend, "Frontend was previously shut down, cannot enable.", Missing),
             (Kind::Show, "# name\nx", Done),
             (
                 Kind::Show,

@@ -157,6 +157,10 @@ fn store(what: &str, path: &str, there: bool, value: Option<&Value>, out: &mut S
             out.commands.push(Command::with_payload(Kind::SetStore, &format!("set ssl {what} {path}"), pem));
             out.commands.push(Command::plain(Kind::CommitStore, format!("commit ssl {what} {path}")));
             out.undo.push(Command::plain(Kind::AbortStore, format!("abort ssl {what} {path}")));
+            if !there {
+                // An empty one would stay until all is compared.
+                out.undo.push(Command::plain(Kind::DelStore, format!("del ssl {what} {path}")));
+            }
         }
         _ => {
             out.commands.push(Command::plain(Kind::DelStore, format!("del ssl {what} {path}")));
@@ -304,7 +308,8 @@ mod tests {
                 "commit ssl cert /d/certs/a_cert.pem"
             ]
         );
-        assert_eq!(certificate.undo.len(), 1);
+        let undo: Vec<&str> = certificate.undo.iter().map(|command| command.text.trim()).collect();
+        assert_eq!(undo, ["abort ssl cert /d/certs/a_cert.pem", "del ssl cert /d/certs/a_cert.pem"]);
         assert!(
             sent(&world).contains(
                 &"add ssl crt-list /d/certs.list <<E|/d/certs/a_cert.pem [alpn h2,http/1.1] h.com|E".to_owned()

@@ -25,8 +25,8 @@ pub struct Held {
     pub authorities: Vec<String>,
     /// `show ssl crt-list -n`.
     pub crt_list: Vec<CrtListLine>,
-    /// Of `show stat`: see [`show::open_frontends`](super::show::open_frontends).
-    pub open_frontends: Vec<Arc<str>>,
+    /// Of `show stat`: see [`show::frontends`](super::show::frontends).
+    pub frontends: Vec<(Arc<str>, bool)>,
 }
 
 /// What differs.
@@ -85,16 +85,18 @@ pub fn compare(held: &Held, wanted: &Wanted, uncertain: &BTreeSet<Arc<str>>, lay
             }
         }
     }
-    let open = |name: &str| held.open_frontends.iter().any(|open| **open == *name);
+    let open = |name: &str| held.frontends.iter().find(|(held, _)| **held == *name).map(|(_, open)| *open);
     match (open(SNI), open(DIRECT)) {
-        (true, false) => {
+        // One that was left out at the start cannot be had back: the longer way does as well.
+        (Some(true), None) if wanted.get(&Slot::Front).is_none() => {}
+        (Some(true), Some(false) | None) => {
             found.insert(Slot::Front, Value::Text(FRONT.into()));
         }
         // A process that was just started has both, and either answers: neither is what is wanted.
-        (true, true) => {
+        (Some(true), Some(true)) => {
             found.insert(Slot::Front, Value::Text("both".into()));
         }
-        (false, _) => {}
+        _ => {}
     }
     let name_of = |path: &str, prefix: &str| -> Option<Arc<str>> {
         let rest = path.strip_prefix(layout.dir())?.strip_prefix(prefix)?;
@@ -217,7 +219,8 @@ mod tests {
                 _ => {}
             }
         }
-        out.open_frontends.push(if wanted.get(&Slot::Front).is_some() { SNI } else { DIRECT }.into());
+        let looks = wanted.get(&Slot::Front).is_some();
+        out.frontends = vec![(SNI.into(), looks), (DIRECT.into(), !looks)];
         out
     }
 
@@ -279,7 +282,7 @@ mod tests {
     fn differences_are_found_one_by_one() {
         let world = world();
         let mut other = held(&world);
-        other.open_frontends = vec![SNI.into(), DIRECT.into()];
+        other.frontends = vec![(SNI.into(), true), (DIRECT.into(), true)];
         other.servers[0].drain = true;
         other.servers[1].maintenance = true;
         other.maps.get_mut(&MapName::Hosts).unwrap()[0].1 = "stale".into();
@@ -288,6 +291,9 @@ mod tests {
         other.crt_list.push(CrtListLine { number: 2, client: None, ..line });
         let found = differs(&world, &other);
         assert!(found.changes.iter().any(|c| c.slot == Slot::Front && c.after.is_none()));
+        // What was left out at the start cannot be had back: who looks into TLS goes on.
+        other.frontends.pop();
+        assert!(!differs(&world, &other).changes.iter().any(|c| c.slot == Slot::Front));
         let drained = found.changes.iter().find(|c| matches!(&c.before, Some(Value::Server(s)) if s.drain)).unwrap();
         assert!(matches!(&drained.after, Some(Value::Server(s)) if !s.drain));
         let back = found.changes.iter().find(|c| c.slot.kind() == "server" && c.before.is_none()).unwrap();

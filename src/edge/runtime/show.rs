@@ -130,20 +130,21 @@ pub fn crt_list(text: &str) -> Vec<CrtListLine> {
     text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).filter_map(parse).collect()
 }
 
-/// Which frontends take connections: the names of `show stat` whose status is `OPEN`.
-pub fn open_frontends(text: &str) -> Vec<Arc<str>> {
+/// The frontends of `show stat`, and whether they take connections: their status is `OPEN` then. Those that were left out
+/// when the process started are not among them.
+pub fn frontends(text: &str) -> Vec<(Arc<str>, bool)> {
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
     let at = |name: &str| columns.iter().position(|c| *c == name);
     let (Some(proxy), Some(server), Some(status)) = (at("pxname"), at("svname"), at("status")) else {
         return Vec::new();
     };
-    let open = lines.filter_map(|line| {
+    let all = lines.filter_map(|line| {
         let fields: Vec<&str> = line.split(',').collect();
-        let is_open = fields.get(server) == Some(&"FRONTEND") && fields.get(status) == Some(&"OPEN");
-        is_open.then(|| fields.get(proxy).map(|name| Arc::from(*name))).flatten()
+        let is_one = fields.get(server) == Some(&"FRONTEND");
+        is_one.then(|| Some((Arc::from(*fields.get(proxy)?), fields.get(status) == Some(&"OPEN")))).flatten()
     });
-    open.collect()
+    all.collect()
 }
 
 /// `show info`. What a number cannot be is 0: nothing that the process says is trusted to be in range.
@@ -229,8 +230,8 @@ mod tests {
     #[test]
     fn frontends_that_take_connections() {
         let text = "# pxname,svname,qcur,status,weight,\n_sni,FRONTEND,,OPEN,,\n_https,FRONTEND,,PAUSED,,\n_tls,BACKEND,,UP,,\n\n";
-        assert_eq!(open_frontends(text), ["_sni".into()]);
-        assert_eq!(open_frontends(""), []);
+        assert_eq!(frontends(text), [("_sni".into(), true), ("_https".into(), false)]);
+        assert_eq!(frontends(""), []);
     }
 
     #[test]

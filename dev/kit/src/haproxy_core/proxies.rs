@@ -145,12 +145,13 @@ impl Worker {
                     server.stores.push(path.to_owned());
                     rest.extend([word, path]);
                 }
-                "check" | "ssl" | "send-proxy" | "send-proxy-v2" => {
+                "check" | "check-ssl" | "check-send-proxy" | "ssl" | "send-proxy" | "send-proxy-v2" | "no-sni-auto"
+                | "no-check-sni-auto" => {
                     server.check |= *word == "check";
                     rest.push(word);
                 }
                 "maxqueue" | "cookie" | "inter" | "rise" | "fall" | "proto" | "alpn" | "verify" | "verifyhost"
-                | "sni" => {
+                | "sni" | "check-sni" => {
                     rest.extend([word, next()?]);
                 }
                 _ => return Err(format!("unknown keyword '{word}'.")),
