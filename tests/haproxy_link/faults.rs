@@ -106,7 +106,7 @@ async fn a_killed_haproxy_is_filled_again_with_what_came_meanwhile() -> Result<(
 async fn a_haproxy_that_cannot_start_from_a_spoilt_file_is_given_a_good_one() -> Result<()> {
     let one = Server::start("one").await?;
     let mut edge = Edge::started(|edge| {
-        edge.limits.reload = Duration::from_millis(100);
+        edge.limits.reload = Duration::from_secs(3);
         edge.backend("n:a:80").server("n:a:80", one.port, false).route("h.com", Some("n:a:80"));
     })
     .await?;
