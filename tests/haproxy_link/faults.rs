@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use futures::FutureExt;
-use waystation::drive::haproxy::actor::{Report, State};
+use waystation::drive::haproxy::actor::{Order, Report, State};
 use waystation::drive::haproxy::disk::{Disk, DiskError, Folder, Work};
 use waystation::edge::render::File;
 use waystation::edge::wanted::MapName;
@@ -106,7 +106,7 @@ async fn a_killed_haproxy_is_filled_again_with_what_came_meanwhile() -> Result<(
 async fn a_haproxy_that_cannot_start_from_a_spoilt_file_is_given_a_good_one() -> Result<()> {
     let one = Server::start("one").await?;
     let mut edge = Edge::started(|edge| {
-        edge.limits.reload = Duration::from_millis(100);
+        edge.limits.reload = Duration::from_secs(3);
         edge.backend("n:a:80").server("n:a:80", one.port, false).route("h.com", Some("n:a:80"));
     })
     .await?;
@@ -212,6 +212,22 @@ async fn a_change_of_the_fixed_part_reloads_once_and_keeps_what_is_served() -> R
     ensure!(edge.compare().await? == (0, 0));
     edge.finish().await?;
     edge.files_are_the_process().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_comparison_that_is_asked_for_while_nobody_answers_is_made_with_who_comes() -> Result<()> {
+    let one = Server::start("one").await?;
+    let mut edge = Edge::new()?;
+    hosts(&mut edge, one.port, 0..3)?;
+    edge.drive();
+    edge.until("nobody is there", |report| matches!(report, Report::State(State::Unreachable(_)))).await?;
+    edge.order(Order::Compare);
+    edge.begin().await?;
+    let compared = |report: &Report| matches!(report, Report::Compared { .. });
+    if !edge.driver.as_ref().is_some_and(|driver| driver.told.iter().any(compared)) {
+        edge.until("a comparison", compared).await?;
+    }
+    edge.finish().await.map(drop)
 }
 
 /// A disk that is full when told so.

@@ -74,6 +74,8 @@ pub(super) struct Work {
     pub fixed: Option<Fixed>,
     pub last_surprise: Option<Instant>,
     pub finishing: bool,
+    /// A comparison was asked for and not yet told of: whichever session there is, or comes next, has to make it.
+    pub compare_asked: bool,
     told: Option<State>,
     told_disk: Option<Arc<str>>,
 }
@@ -102,6 +104,7 @@ impl HaproxyDrive {
             fixed: None,
             last_surprise: None,
             finishing: false,
+            compare_asked: false,
             told: None,
             told_disk: None,
         };
@@ -176,8 +179,8 @@ impl Work {
         Ok(())
     }
 
-    /// Takes in an order; gives back what a session must know of.
-    pub fn ordered(&mut self, order: Option<Order>) -> Option<Order> {
+    /// Takes in an order.
+    pub fn ordered(&mut self, order: Option<Order>) {
         match order {
             Some(Order::Batch(mut batch)) => {
                 let fields = std::mem::take(&mut batch.reload);
@@ -185,13 +188,9 @@ impl Work {
                     fixed.want(&batch.config, fields);
                 }
                 self.ledger.take(batch);
-                None
             }
-            Some(Order::Compare) => order,
-            Some(Order::Finish) | None => {
-                self.finishing = true;
-                None
-            }
+            Some(Order::Compare) => self.compare_asked = true,
+            Some(Order::Finish) | None => self.finishing = true,
         }
     }
 

@@ -10,7 +10,7 @@ use super::actor::Work;
 use super::carry::{Carrier, Verdict};
 use super::fixed::Fixed;
 use super::link::{AskError, ProcessSession};
-use super::order::{Order, Report, State};
+use super::order::{Report, State};
 use super::read::{self, ReadError};
 use crate::edge::input::Input;
 use crate::edge::order;
@@ -133,6 +133,7 @@ impl<'a> Session<'a> {
                 return Ok(End::Finished);
             }
             let compare_at = match self.surprised {
+                _ if self.work.compare_asked => Instant::now(),
                 true => self.work.last_surprise.map_or_else(Instant::now, |last| last + self.work.limits.surprise),
                 false => self.next_compare,
             };
@@ -164,16 +165,13 @@ impl<'a> Session<'a> {
                     let new = found.changes.iter().filter(|change| is_news(change, &asked)).count();
                     let differences = new + found.whole.len() + found.twice.len();
                     self.work.report(Report::Compared { differences, files }).await?;
+                    self.work.compare_asked = false;
                     let returned = std::mem::take(&mut self.returned);
                     self.publish(&returned).await?;
                     self.repair(&found).await?;
                     self.next_compare = Instant::now() + self.work.jitter.spread(self.work.limits.compare);
                 }
-                order = self.work.orders.recv() => {
-                    if let Some(Order::Compare) = self.work.ordered(order) {
-                        self.next_compare = Instant::now();
-                    }
-                }
+                order = self.work.orders.recv() => self.work.ordered(order),
             }
         }
     }
@@ -255,9 +253,7 @@ impl<'a> Session<'a> {
     async fn carry_all(&mut self) -> Result<(), End> {
         loop {
             while let Ok(order) = self.work.orders.try_recv() {
-                if let Some(Order::Compare) = self.work.ordered(Some(order)) {
-                    self.next_compare = Instant::now();
-                }
+                self.work.ordered(Some(order));
             }
             let changes = self.work.ledger.changes();
             if changes.is_empty() {

@@ -89,14 +89,14 @@ impl Haproxy {
                 arguments.extend(["-f".into(), path.display().to_string()]);
             }
         }
-        let process = Process::spawn("haproxy", tools()?.haproxy(), &arguments, &[], &self.log_path())?;
-        let process = self.process.insert(process);
+        let mut process = Process::spawn("haproxy", tools()?.haproxy(), &arguments, &[], &self.log_path())?;
         let deadline = Instant::now() + START;
         let socket = self.folder.join("haproxy.sock");
         loop {
             process.ensure_running()?;
             // A socket of one that was killed is still there, and refuses.
             if ask(&socket, "show info").await.is_ok_and(|text| Info::parse(&text).is_some()) {
+                self.process = Some(process);
                 return Ok(());
             }
             if Instant::now() > deadline {
