@@ -109,8 +109,8 @@ async fn a_service_is_scaled_replaced_moved_and_emptied_and_no_request_fails() -
     ensure!(world.commands() == before, "{} commands for another order", world.commands() - before);
     world.now_at("web", &all[49..50]).await?;
     world.expect("web", &["10.77.1.50:8080"]).await?;
-    for number in 0..30 {
-        world.now_at("web", &[all[number]]).await?;
+    for address in &all[..30] {
+        world.now_at("web", &[address]).await?;
         load.go_on(5).await?;
     }
     // An address goes over to another Service, in one event or in two, whichever comes first.

@@ -435,12 +435,12 @@ fn headers() -> Vec<Case> {
     const IS: &str = "x-forwarded-for: 127.0.0.1";
     vec![
         case("request-set-headers")
-            .plain(own.clone())
+            .plain(own)
             .set("X-A: 1\nX-B: two words", seen(&["x-a: 1", "x-b: two words"], "x-a: of client"))
             .changed("X-A: 2;%3C\\", seen(&["x-a: 2;%3C\\"], "x-b"))
             .bad(&["Content-Length: 5", "X-A: %[src]"]),
         case("request-add-headers")
-            .plain(own.clone())
+            .plain(own)
             .set("X-A: 1\nX-B: 2", seen(&["x-a: of client", "x-a: 1", "x-b: 2"], "x-c"))
             .changed("X-A: 2", seen(&["x-a: of client", "x-a: 2"], "x-b"))
             .bad(&["X-A"]),
