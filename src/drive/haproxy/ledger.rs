@@ -93,7 +93,6 @@ impl Ledger {
         if self.refused.get(&slot).is_some_and(|refused| after.as_ref().map(Value::fingerprint) != *refused) {
             self.refused.remove(&slot);
         }
-        self.forget_dependents(&slot);
         match self.pending.get_mut(&slot) {
             Some(change) => {
                 change.after = after;
@@ -111,23 +110,6 @@ impl Ledger {
         }
     }
 
-    /// What could not be since that was not there, may be now.
-    fn forget_dependents(&mut self, store: &Slot) {
-        if self.refused.is_empty() || !matches!(store, Slot::Certificate(_) | Slot::Authority(_)) {
-            return;
-        }
-        let pending = &self.pending;
-        let refers =
-            |slot: &Slot| pending.get(slot).is_some_and(|change| stores_of(change.after.as_ref()).contains(store));
-        self.refused.retain(|slot, _| !refers(slot));
-    }
-
-    /// Whether what is wanted there refers to a store that is not held: then it is that store's matter that it is refused.
-    pub fn is_unfounded(&self, slot: &Slot) -> bool {
-        let wanted = self.pending.get(slot).and_then(|change| change.after.as_ref());
-        stores_of(wanted).iter().any(|store| self.held.get(store).is_none())
-    }
-
     /// What is to be carried out, in order.
     pub fn changes(&self) -> Vec<Change> {
         order::ordered(self.pending.values().filter(|change| !self.is_refused(change)).cloned().collect())
@@ -138,9 +120,19 @@ impl Ledger {
         self.pending.values().all(|change| self.is_refused(change))
     }
 
+    /// Whether it was refused, or refers to a store that was.
     fn is_refused(&self, change: &Change) -> bool {
-        let refused = self.refused.get(&change.slot);
-        refused.is_some_and(|refused| change.after.as_ref().map(Value::fingerprint) == *refused)
+        let refused = |change: &Change| {
+            let refused = self.refused.get(&change.slot);
+            refused.is_some_and(|refused| change.after.as_ref().map(Value::fingerprint) == *refused)
+        };
+        !self.refused.is_empty() && (refused(change) || self.lacks(change).any(refused))
+    }
+
+    /// Stores that it refers to and that are yet to come.
+    fn lacks(&self, change: &Change) -> impl Iterator<Item = &Change> {
+        let missing = stores_of(change.after.as_ref()).into_iter().filter(|store| self.held.get(store).is_none());
+        missing.filter_map(|store| self.pending.get(&store))
     }
 
     /// What is wanted there.
@@ -176,9 +168,11 @@ impl Ledger {
         self.held.set(change.slot, change.after);
     }
 
-    /// It is refused: the fingerprint of what was, unless nothing was wanted there.
+    /// It is refused: the fingerprint of what was, unless nothing was wanted there. What refers to a store that is yet to
+    /// come is no more refused than that: it is judged when the store is there.
     pub fn refused(&mut self, slot: &Slot) -> Option<u64> {
-        let fingerprint = self.pending.get(slot)?.after.as_ref().map(Value::fingerprint);
+        let change = self.pending.get(slot).filter(|change| self.lacks(change).next().is_none())?;
+        let fingerprint = change.after.as_ref().map(Value::fingerprint);
         self.refused.insert(slot.clone(), fingerprint);
         if fingerprint.is_none() {
             // What would not go has no place in files.
@@ -392,8 +386,9 @@ pub(super) mod tests {
         let sealed = |text: &str| Some(Value::Sealed(text.into()));
         let of = |slot: &Slot, after| Change { slot: slot.clone(), before: None, after };
         ledger.take(batch(2, vec![of(&certificate, sealed("BAD")), of(&line, to_it.clone())]));
+        let lacks = |ledger: &Ledger, slot: &Slot| ledger.lacks(&ledger.pending[slot]).next().is_some();
         ledger.refused(&certificate);
-        assert!(ledger.is_unfounded(&line) && !ledger.is_unfounded(&certificate));
+        assert!(lacks(&ledger, &line) && !lacks(&ledger, &certificate));
         ledger.refused(&line);
         let asked = |ledger: &Ledger| pending(ledger).into_iter().any(|(slot, ..)| slot == line);
         assert!(!asked(&ledger));
@@ -401,7 +396,24 @@ pub(super) mod tests {
         assert!(asked(&ledger));
         ledger.acknowledged(&certificate);
         // Whatever is said of it now is its own matter.
-        assert!(!ledger.is_unfounded(&line));
+        assert!(!lacks(&ledger, &line));
+    }
+
+    #[test]
+    fn what_is_refused_before_its_certificate_is_there_is_asked_for_again_when_that_is() {
+        let mut ledger = ledger();
+        let (certificate, line) = (Slot::Certificate("c".into()), Slot::CrtList("h.com".into()));
+        let to_it = Some(Value::CrtLine(Arc::new(CrtLine { certificate: "c".into(), client: None })));
+        let of = |slot: &Slot, after| Change { slot: slot.clone(), before: None, after };
+        let sealed = Some(Value::Sealed("GOOD".into()));
+        ledger.take(batch(2, vec![of(&certificate, sealed), of(&line, to_it)]));
+        // Nobody knows yet what became of the certificate.
+        assert_eq!(ledger.refused(&line), None);
+        ledger.acknowledged(&certificate);
+        assert!(pending(&ledger).into_iter().any(|(slot, ..)| slot == line));
+        // Now it is judged by itself.
+        assert!(ledger.refused(&line).is_some());
+        assert!(!pending(&ledger).into_iter().any(|(slot, ..)| slot == line));
     }
 
     #[test]

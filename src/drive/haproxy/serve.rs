@@ -368,8 +368,6 @@ impl<'a> Session<'a> {
     async fn refuse(&mut self, slot: &Slot, words: &Arc<str>) -> Result<(), End> {
         // One that is about to be replaced by another is no judge.
         let judges = !self.work.fixed.as_ref().is_some_and(Fixed::is_untried);
-        // Nor is anything to be told of what lacks a store that was refused itself: the same line will do with another.
-        let judges = judges && !self.work.ledger.is_unfounded(slot);
         if let Some(fingerprint) = self.work.ledger.refused(slot)
             && judges
         {
