@@ -55,15 +55,7 @@ impl owner::Model for Owned {
         if let Some(inspect) = &self.inspect {
             inspect(&self.model);
         }
-        let anything = settled.first || !settled.changes.is_empty() || !settled.reload.is_empty();
-        let batch = self.model.configured().filter(|_| anything).map(|config| {
-            let config = Arc::clone(config);
-            if settled.first {
-                return Batch::first(settled.generation, self.model.wanted(), config);
-            }
-            let (changes, reload) = (std::mem::take(&mut settled.changes), std::mem::take(&mut settled.reload));
-            Batch { generation: settled.generation, changes, config, reload }
-        });
+        let batch = Batch::of(&self.model, &mut settled);
         Output { settled, batch, sizes: self.model.sizes(), in_force: self.model.in_force(), began }
     }
 }

@@ -125,7 +125,8 @@ impl Site {
         Ok(())
     }
 
-    fn commands(&self) -> BTreeMap<(&'static str, &'static str), usize> {
+    /// What was sent so far, by kind and answer.
+    pub fn commands(&self) -> BTreeMap<(&'static str, &'static str), usize> {
         self.edge.driver.as_ref().map(|driver| driver.counts.all()).unwrap_or_default()
     }
 
@@ -177,19 +178,9 @@ impl Site {
 fn settled(model: &mut Model, objects: &Objects, names: &BTreeMap<Arc<str>, Arc<[IpAddr]>>) -> Vec<Batch> {
     let mut batches = Vec::new();
     loop {
-        let settled = model.settle();
-        let anything = settled.first || !settled.changes.is_empty() || !settled.reload.is_empty();
-        if let Some(config) = model.configured().cloned().filter(|_| anything) {
-            batches.push(match settled.first {
-                true => Batch::first(settled.generation, model.wanted(), config),
-                false => {
-                    let (generation, changes, reload) = (settled.generation, settled.changes, settled.reload);
-                    Batch { generation, changes, config, reload }
-                }
-            });
-        }
-        let asked = settled.secrets.into_iter().filter(|(_, now)| *now).map(|(key, _)| key);
-        let asked: Vec<Key> = asked.collect();
+        let mut settled = model.settle();
+        batches.extend(Batch::of(model, &mut settled));
+        let asked: Vec<Key> = settled.secrets.into_iter().filter(|(_, now)| *now).map(|(key, _)| key).collect();
         let resolve: Vec<Arc<str>> = settled.names.into_iter().filter(|(_, now)| *now).map(|(name, _)| name).collect();
         if asked.is_empty() && resolve.is_empty() {
             return batches;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::edge::input::{Input, RouterConfig};
+use crate::edge::model::{Model, Settled};
 use crate::edge::wanted::{Change, Slot, Wanted};
 
 /// What is wanted from now on.
@@ -20,6 +21,17 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// What came of settling, where that is anything for the drive; it is taken out of there.
+    pub fn of(model: &Model, settled: &mut Settled) -> Option<Self> {
+        let anything = settled.first || !settled.changes.is_empty() || !settled.reload.is_empty();
+        let config = model.configured().filter(|_| anything).cloned()?;
+        if settled.first {
+            return Some(Self::first(settled.generation, model.wanted(), config));
+        }
+        let (changes, reload) = (std::mem::take(&mut settled.changes), std::mem::take(&mut settled.reload));
+        Some(Self { generation: settled.generation, changes, config, reload })
+    }
+
     /// The first: everything.
     pub fn first(generation: u64, wanted: &Wanted, config: Arc<RouterConfig>) -> Self {
         let slots = wanted.slots().iter();

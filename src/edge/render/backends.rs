@@ -28,8 +28,12 @@ pub fn server(name: &str, server: &Server, layout: &Layout) -> String {
     if let Some(check) = &link.check {
         let _ = write!(out, " check inter {}ms rise {} fall {}", check.interval_ms, check.rise, check.fall);
         // Checks of servers that come at run time do not follow from how they are asked otherwise.
-        out.push_str(if link.tls.is_some() { " check-ssl" } else { "" });
-        out.push_str(if link.proxy == Proxy::No { "" } else { " check-send-proxy" });
+        if link.tls.is_some() {
+            out.push_str(" check-ssl");
+        }
+        if link.proxy != Proxy::No {
+            out.push_str(" check-send-proxy");
+        }
     }
     match link.proxy {
         Proxy::No => {}
@@ -53,14 +57,13 @@ pub fn server(name: &str, server: &Server, layout: &Layout) -> String {
         if let Some(certificate) = &tls.certificate {
             let _ = write!(out, " crt {}", layout.certificate(certificate));
         }
-        // By itself HAProxy sends the Host, and then wants it in the certificate as well.
-        out.push_str(match &tls.sni {
-            Sni::No => " no-sni-auto",
-            Sni::Host => " sni var(txn.host)",
-            Sni::Name(_) => "",
-        });
-        if let Sni::Name(name) = &tls.sni {
-            let _ = write!(out, " sni str({name})");
+        match &tls.sni {
+            // By itself HAProxy sends the Host, and then wants it in the certificate as well.
+            Sni::No => out.push_str(" no-sni-auto"),
+            Sni::Host => out.push_str(" sni var(txn.host)"),
+            Sni::Name(name) => {
+                let _ = write!(out, " sni str({name})");
+            }
         }
         match (&tls.sni, &link.check) {
             (Sni::Name(name), Some(_)) => {
