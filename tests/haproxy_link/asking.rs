@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
@@ -17,6 +16,7 @@ use waystation_kit::pki::Leaf;
 use crate::edge::{PATIENCE, soon};
 use crate::frames::{self, Fields, Message};
 use crate::reflect::{Reflector, Stream, until_held};
+use crate::traffic;
 
 /// Where an edge is, whose certificates count, and what is behind it.
 #[derive(Clone)]
@@ -389,18 +389,13 @@ impl Ask {
     }
 
     fn tls_config(&self, edges: &Edges) -> Result<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(edges.authority.as_bytes())?)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
+        let config = traffic::clients(&edges.authority)?;
         let mut config = match &self.client {
             None => config.with_no_client_auth(),
-            Some(leaf) => config.with_client_auth_cert(
-                vec![CertificateDer::from_pem_slice(leaf.certificate.as_bytes())?],
-                PrivateKeyDer::from_pem_slice(leaf.key.as_bytes())?,
-            )?,
+            Some(leaf) => {
+                let (chain, key) = traffic::identity(leaf)?;
+                config.with_client_auth_cert(chain, key)?
+            }
         };
         config.alpn_protocols = vec![if self.second { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
         Ok(config)

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use waystation::edge::ids::Kind;
-use waystation::edge::input::{EndpointSlice, Ingress, Input, Meta, PathType, Secret, Service};
+use waystation::edge::input::{Ingress, Input, PathType, Secret, Service};
 use waystation_kit::process::inside_own_network;
 
 use crate::edge::Edge;
-use crate::site::{self, Site};
+use crate::site::{self, Site, meta};
 use crate::traffic::{Load, Server};
 
 const HOST: &str = "batch.test";
@@ -48,10 +48,6 @@ const SEQUENCES: &[(bool, &[Step], bool)] = &[
     (true, &[Update, Make(false)], true),
 ];
 
-fn meta(name: &str, created_s: i64) -> Meta {
-    site::meta(name, created_s)
-}
-
 /// Of every kind, all about one host.
 fn objects(edge: &Edge) -> Result<Vec<Object>> {
     let leaves = [edge.authority.server("first", &[HOST])?, edge.authority.server("second", &[HOST])?];
@@ -87,7 +83,7 @@ fn objects(edge: &Edge) -> Result<Vec<Object>> {
             "batch-1",
             Box::new(|_, second| {
                 let at: &[&str] = if second { &["10.77.1.2", "!10.77.1.3"] } else { &["10.77.1.1", "10.77.1.2"] };
-                Input::EndpointSlice(EndpointSlice { ..site::slice("batch", 8080, at) }.into())
+                Input::EndpointSlice(site::slice("batch", 8080, at).into())
             }),
         ),
         object(

@@ -1,8 +1,8 @@
 //! Certificates under traffic: turned over, missing, broken, and a thousand of them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustls::pki_types::CertificateDer;
@@ -14,7 +14,7 @@ use waystation_kit::process::inside_own_network;
 
 use crate::edge::Edge;
 use crate::site::{self, Site};
-use crate::traffic::{Server, get_tls};
+use crate::traffic::{Load, Server, get_tls};
 
 const HOST: &str = "shop.test";
 
@@ -45,50 +45,42 @@ async fn shown(site: &Site, host: &str) -> Result<CertificateDer<'static>> {
     Ok(shown)
 }
 
-/// Clients that connect anew for each request, until they are told to stop; which certificates they were shown.
+/// Clients that connect anew for each request; which certificates they were shown.
 struct Clients {
-    stop: Arc<AtomicBool>,
-    count: Arc<AtomicUsize>,
-    tasks: Vec<tokio::task::JoinHandle<Result<BTreeSet<Vec<u8>>>>>,
+    loads: Vec<Load>,
+    shown: Arc<Mutex<BTreeSet<Vec<u8>>>>,
 }
 
 impl Clients {
     fn start(site: &Site) -> Self {
-        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (port, authority) = (site.edge.haproxy.https(), site.edge.authority.certificate());
-        let client = || {
-            let (stop, count, authority) = (Arc::clone(&stop), Arc::clone(&count), authority.clone());
-            tokio::spawn(async move {
-                let mut all = BTreeSet::new();
-                while !stop.load(Ordering::SeqCst) {
-                    let (status, _, shown) = get_tls(port, &authority, HOST).await?;
-                    ensure!(status == 200, "{status}");
-                    all.insert(shown.to_vec());
-                    count.fetch_add(1, Ordering::SeqCst);
-                }
-                Ok(all)
-            })
+        let shown: Arc<Mutex<BTreeSet<Vec<u8>>>> = Arc::default();
+        let client = |_| {
+            let shown = Arc::clone(&shown);
+            let check = move |status, certificate: &CertificateDer<'static>| {
+                ensure!(status == 200, "{status}");
+                shown.lock().unwrap().insert(certificate.to_vec());
+                Ok(())
+            };
+            let (port, authority) = (site.edge.haproxy.https(), site.edge.authority.certificate());
+            Load::by_tls(port, authority, HOST, check, Duration::ZERO)
         };
-        let tasks = (0..3).map(|_| client()).collect();
-        Self { stop, count, tasks }
+        let loads = (0..3).map(client).collect();
+        Self { loads, shown }
     }
 
-    /// Waits until so many more have been answered.
-    async fn go_on(&self, requests: usize) {
-        let until = self.count.load(Ordering::SeqCst) + requests;
-        while self.count.load(Ordering::SeqCst) < until && !self.tasks.iter().any(tokio::task::JoinHandle::is_finished)
-        {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    /// Waits until each has begun another request, and that was answered.
+    async fn go_on(&self) -> Result<()> {
+        for load in &self.loads {
+            load.go_on(2).await?;
         }
+        Ok(())
     }
 
     async fn end(self) -> Result<BTreeSet<Vec<u8>>> {
-        self.stop.store(true, Ordering::SeqCst);
-        let mut all = BTreeSet::new();
-        for task in self.tasks {
-            all.append(&mut task.await?.context("a request failed")?);
+        for load in self.loads {
+            load.end().await.context("a request failed")?;
         }
-        Ok(all)
+        Ok(self.shown.lock().unwrap().clone())
     }
 }
 
@@ -112,12 +104,12 @@ async fn a_certificate_is_turned_over_goes_and_comes_while_clients_connect() -> 
         site.put(Input::Secret(site::certificate("cert", leaf).into()));
         site.in_force().await?;
         ensure!(shown(&site, HOST).await? == der(leaf), "leaf {number}");
-        clients.go_on(3).await;
+        clients.go_on().await?;
         if number % 5 == 4 {
             site.take(Kind::Secret, "cert");
             site.in_force().await?;
             ensure!(shown(&site, HOST).await? == der(&site.edge.default));
-            clients.go_on(3).await;
+            clients.go_on().await?;
         }
     }
     // Each was shown to somebody, and nothing else was.

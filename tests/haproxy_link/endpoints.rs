@@ -70,7 +70,7 @@ impl World {
     }
 
     fn commands(&self) -> usize {
-        self.site.edge.driver.iter().flat_map(|driver| driver.counts.all().into_values()).sum()
+        self.site.commands().into_values().sum()
     }
 
     /// Nothing else happened, and nothing is left.

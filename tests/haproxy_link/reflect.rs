@@ -5,13 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -19,7 +17,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use waystation_kit::pki::Leaf;
 
+use crate::edge::soon;
 use crate::frames::{self, Message};
+use crate::traffic;
 
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -68,19 +68,16 @@ struct Shared {
 impl Reflector {
     /// At this address, with that certificate; clients that show one of `authority` are told apart.
     pub async fn start(at: SocketAddr, leaf: &Leaf, authority: &str) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .allow_unauthenticated()
-            .build()?;
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(traffic::roots(authority)?), Arc::clone(&provider))
+                .allow_unauthenticated()
+                .build()?;
+        let (chain, key) = traffic::identity(leaf)?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(
-                vec![CertificateDer::from_pem_slice(leaf.certificate.as_bytes())?],
-                PrivateKeyDer::from_pem_slice(leaf.key.as_bytes())?,
-            )?;
+            .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let listener = TcpListener::bind(at).await?;
         let (held, waits) = watch::channel(true);
@@ -170,12 +167,7 @@ async fn first_version(mut wire: Wire, mut line: String, how: &How, shared: &Sha
             request.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         if request.get("upgrade") == Some("websocket") {
-            let answer = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-                          sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
-            wire.get_mut().write_all(answer.as_bytes()).await?;
-            let (mut from, mut to) = tokio::io::split(wire);
-            tokio::io::copy(&mut from, &mut to).await?;
-            return Ok(());
+            return traffic::echo(wire).await;
         }
         request.body = body(&mut wire, &request).await?;
         let answer = answer(&request, how, "1", shared).await;
@@ -283,12 +275,10 @@ async fn answer(request: &Message, how: &How, version: &str, shared: &Shared) ->
 
 /// Waits until so many requests are held.
 pub async fn until_held(counts: &Counts, wanted: usize) -> Result<()> {
-    let deadline = tokio::time::Instant::now() + crate::edge::PATIENCE;
-    while counts.held.load(Ordering::SeqCst) != wanted {
-        if tokio::time::Instant::now() > deadline {
-            bail!("{} are held, not {wanted}", counts.held.load(Ordering::SeqCst));
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
-    Ok(())
+    soon("requests are held", || async {
+        let held = counts.held.load(Ordering::SeqCst);
+        ensure!(held == wanted, "{held} are held, not {wanted}");
+        Ok(())
+    })
+    .await
 }

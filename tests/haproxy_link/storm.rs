@@ -2,8 +2,6 @@
 //! end model, process and files are what they would be if all that had been there from the start.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +13,7 @@ use waystation_kit::process::inside_own_network;
 
 use crate::edge::{Edge, soon};
 use crate::site::{self, Site};
-use crate::traffic::{Load, Server, Socket, get_tls};
+use crate::traffic::{Load, Server, Socket};
 
 const CHANGES: usize = 2000;
 /// Hosts that stay, whatever else changes about them.
@@ -186,21 +184,6 @@ impl Storm {
     }
 }
 
-/// Asks by TLS again and again, each time on a connection of its own.
-fn tls(port: u16, authority: String, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<Result<usize>> {
-    tokio::spawn(async move {
-        let mut count = 0;
-        while !stop.load(Ordering::SeqCst) {
-            let (status, ..) = get_tls(port, &authority, "t.com").await?;
-            // A host without routes: what counts is that it is answered.
-            ensure!(status == 404, "{status}");
-            count += 1;
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(count)
-    })
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_every_kind_disturb_nobody_and_leave_nothing_behind() -> Result<()> {
     if !inside_own_network("storm::changes_of_every_kind_disturb_nobody_and_leave_nothing_behind").await? {
@@ -224,9 +207,18 @@ async fn changes_of_every_kind_disturb_nobody_and_leave_nothing_behind() -> Resu
         Load::paced(http, "s1.com", 1, rest),
         Load::paced(http, "s2.com", 5, rest),
         Load::paced(http, "s3.com", 50, rest),
+        // A host without routes: what counts is that it is answered.
+        Load::by_tls(
+            https,
+            storm.site.edge.authority.certificate(),
+            "t.com",
+            |status, _| {
+                ensure!(status == 404, "{status}");
+                Ok(())
+            },
+            Duration::from_millis(10),
+        ),
     ];
-    let stop = Arc::new(AtomicBool::new(false));
-    let tls = tls(https, storm.site.edge.authority.certificate(), Arc::clone(&stop));
 
     let mut done = 0;
     while done < CHANGES && !loads.iter().any(Load::failed) {
@@ -243,8 +235,7 @@ async fn changes_of_every_kind_disturb_nobody_and_leave_nothing_behind() -> Resu
     }
     storm.site.edge.in_force().await?;
 
-    stop.store(true, Ordering::SeqCst);
-    let mut requests = tls.await?.context("TLS")?;
+    let mut requests = 0;
     for load in loads {
         let ended = load.end().await;
         requests += ended.with_context(|| format!("after {done} changes, the last of them {:#?}", storm.site.last))?;

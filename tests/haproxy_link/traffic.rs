@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
+use waystation_kit::pki::Leaf;
 
 use crate::edge::PATIENCE;
 
@@ -82,16 +84,21 @@ async fn serve(stream: TcpStream, name: &str, held: &(Notify, AtomicBool)) -> Re
     }
 }
 
-async fn echo(mut stream: BufReader<TcpStream>) -> Result<()> {
+/// Becomes a WebSocket that says what it is told.
+pub async fn echo<S: AsyncRead + AsyncWrite + Unpin>(mut stream: BufReader<S>) -> Result<()> {
     // For the key of RFC 6455, which our clients send.
     let answer = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                   sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
     stream.get_mut().write_all(answer.as_bytes()).await?;
+    stream.get_mut().flush().await?;
     let mut buffer = [0; 64];
     loop {
         match stream.read(&mut buffer).await? {
             0 => return Ok(()),
-            count => stream.get_mut().write_all(&buffer[..count]).await?,
+            count => {
+                stream.get_mut().write_all(&buffer[..count]).await?;
+                stream.get_mut().flush().await?;
+            }
         }
     }
 }
@@ -182,15 +189,29 @@ pub async fn get(port: u16, host: &str, path: &str) -> Result<(u16, String)> {
     request(&mut stream, host, path).await
 }
 
-/// One request by TLS: status, body, and the certificate that was shown.
-pub async fn get_tls(port: u16, authority: &str, host: &str) -> Result<(u16, String, CertificateDer<'static>)> {
+/// The one authority that is trusted, as PEM.
+pub fn roots(authority: &str) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+    Ok(roots)
+}
+
+/// What a certificate is shown with.
+pub fn identity(leaf: &Leaf) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let chain = vec![CertificateDer::from_pem_slice(leaf.certificate.as_bytes())?];
+    Ok((chain, PrivateKeyDer::from_pem_slice(leaf.key.as_bytes())?))
+}
+
+/// Clients who trust that authority.
+pub fn clients(authority: &str) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots(authority)?))
+}
+
+/// One request by TLS: status, body, and the certificate that was shown.
+pub async fn get_tls(port: u16, authority: &str, host: &str) -> Result<(u16, String, CertificateDer<'static>)> {
+    let config = clients(authority)?.with_no_client_auth();
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let name = ServerName::try_from(host.to_owned())?;
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
@@ -214,9 +235,7 @@ impl Load {
 
     /// With so many requests on a connection, and that much rest between two.
     pub fn paced(port: u16, host: &'static str, requests: usize, rest: Duration) -> Self {
-        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&count));
-        let task = tokio::spawn(async move {
+        Self::spawn(async move |stopped, counted| {
             while !stopped.load(Ordering::SeqCst) {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
                 for _ in 0..requests {
@@ -234,7 +253,35 @@ impl Load {
                 }
             }
             Ok(())
-        });
+        })
+    }
+
+    /// Asks by TLS, each time on a connection of its own; what is answered, and which certificate was shown, is for
+    /// `check`.
+    pub fn by_tls(
+        port: u16,
+        authority: String,
+        host: &'static str,
+        mut check: impl FnMut(u16, &CertificateDer<'static>) -> Result<()> + Send + 'static,
+        rest: Duration,
+    ) -> Self {
+        Self::spawn(async move |stopped, counted| {
+            while !stopped.load(Ordering::SeqCst) {
+                let (status, _, shown) = get_tls(port, &authority, host).await?;
+                check(status, &shown)?;
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(rest).await;
+            }
+            Ok(())
+        })
+    }
+
+    fn spawn<Fut>(work: impl FnOnce(Arc<AtomicBool>, Arc<AtomicUsize>) -> Fut) -> Self
+    where
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let task = tokio::spawn(work(Arc::clone(&stop), Arc::clone(&count)));
         Self { stop, count, task }
     }
 

@@ -2,7 +2,7 @@
 
 use waystation::edge::input::PathType;
 
-use crate::asking::Ask;
+use crate::asking::{Ask, get};
 
 /// What is asked where the paths of an Ingress begin with this.
 pub type Asks = Box<dyn Fn(&str) -> Vec<Ask>>;
@@ -58,7 +58,7 @@ pub fn case(option: &'static str) -> Case {
         set: nothing(),
         changed: nothing(),
         bad: Vec::new(),
-        denied: said("", |path| vec![crate::asking::get(path_or_root(path)).status(503)]),
+        denied: said("", status(503)),
         alone: false,
     }
 }
@@ -66,6 +66,16 @@ pub fn case(option: &'static str) -> Case {
 /// The root of an Ingress whose paths begin with this.
 pub fn path_or_root(path: &str) -> String {
     if path.is_empty() { "/".to_owned() } else { path.to_owned() }
+}
+
+/// It is answered with that.
+pub fn status(status: u16) -> impl Fn(&str) -> Vec<Ask> + Clone {
+    move |path: &str| vec![get(path_or_root(path)).status(status)]
+}
+
+/// The endpoint sees that line.
+pub fn seen(line: &'static str) -> impl Fn(&str) -> Vec<Ask> + Clone {
+    move |path: &str| vec![get(path_or_root(path)).status(200).seen(line)]
 }
 
 impl Case {

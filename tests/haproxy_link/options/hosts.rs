@@ -11,6 +11,7 @@ pub fn cases(props: &Props) -> Vec<Case> {
             vec![told, get(at(p)).status(308).not_told("strict-transport-security")]
         }
     };
+    let with_hsts = |option| case(option).tls().also("hsts", "true").plain(hsts("max-age=15768000"));
     let no_hsts = |p: &str| vec![get(at(p)).tls().status(200).not_told("strict-transport-security")];
     let anyone = |p: &str| vec![get(at(p)).tls().status(200), get(at(p)).status(308)];
     let nobody = |p: &str| vec![get(at(p)).tls().status(503)];
@@ -68,24 +69,12 @@ pub fn cases(props: &Props) -> Vec<Case> {
             .set("true", hsts("max-age=15768000"))
             .changed("false", no_hsts)
             .bad(&["perhaps"]),
-        case("hsts-max-age")
-            .tls()
-            .also("hsts", "true")
-            .plain(hsts("max-age=15768000"))
-            .set("60", hsts("max-age=60"))
-            .changed("61", hsts("max-age=61"))
-            .bad(&["soon"]),
-        case("hsts-include-subdomains")
-            .tls()
-            .also("hsts", "true")
-            .plain(hsts("max-age=15768000"))
+        with_hsts("hsts-max-age").set("60", hsts("max-age=60")).changed("61", hsts("max-age=61")).bad(&["soon"]),
+        with_hsts("hsts-include-subdomains")
             .set("true", hsts("max-age=15768000; includeSubDomains"))
             .changed("false", hsts("max-age=15768000"))
             .bad(&["2"]),
-        case("hsts-preload")
-            .tls()
-            .also("hsts", "true")
-            .plain(hsts("max-age=15768000"))
+        with_hsts("hsts-preload")
             .set("true", hsts("max-age=15768000; preload"))
             .changed("false", hsts("max-age=15768000"))
             .bad(&["2"]),

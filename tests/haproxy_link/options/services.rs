@@ -7,17 +7,8 @@ use rustls::pki_types::pem::PemObject;
 use waystation_kit::pki::Leaf;
 
 use super::Props;
-use super::cases::{Case, case, path_or_root as at};
-use crate::asking::{Ask, get};
-
-/// The endpoint sees that line.
-fn seen(line: &'static str) -> impl Fn(&str) -> Vec<Ask> + Clone {
-    move |p: &str| vec![get(at(p)).status(200).seen(line)]
-}
-
-fn status(status: u16) -> impl Fn(&str) -> Vec<Ask> + Clone {
-    move |p: &str| vec![get(at(p)).status(status)]
-}
+use super::cases::{Case, case, path_or_root as at, seen, status};
+use crate::asking::get;
 
 pub fn cases(props: &Props) -> Vec<Case> {
     [protocols(props), cookies(), others()].into_iter().flatten().collect()
@@ -36,6 +27,15 @@ fn protocols(props: &Props) -> Vec<Case> {
         let der = CertificateDer::from_pem_slice(leaf.certificate.as_bytes()).unwrap();
         let line = format!("tls - http/1.1 {}", STANDARD.encode(der));
         move |p: &str| vec![get(at(p)).status(200).seen(line.clone())]
+    };
+    let secure = |option| case(option).also("secure-backends", "true");
+    // A name that is in their certificate, and one that is not.
+    let verified = |option, well: u16| {
+        secure(option)
+            .plain(status(200))
+            .set("behind.test", status(well))
+            .changed("elsewhere.test", status(503))
+            .bad(&["a b"])
     };
     vec![
         case("backend-protocol")
@@ -60,57 +60,30 @@ fn protocols(props: &Props) -> Vec<Case> {
             .set("true", seen("tls - http/1.1 -"))
             .changed("false", plain)
             .bad(&["perhaps"]),
-        case("secure-verify-ca-secret")
-            .also("secure-backends", "true")
+        secure("secure-verify-ca-secret")
             .plain(seen("tls - http/1.1 -"))
             .set("ca", seen("tls - http/1.1 -"))
             .changed("other-ca", status(503))
             .bad(&["../x", "absent", "broken", "elsewhere/ca"]),
-        case("secure-crt-secret")
-            .also("secure-backends", "true")
+        secure("secure-crt-secret")
             .plain(seen("tls - http/1.1 -"))
             .set("ann", shown(&props.ann))
             .changed("ann-too", shown(&props.ann_too))
             .bad(&["../x", "absent", "broken", "elsewhere/ann"]),
-        case("secure-sni")
-            .also("secure-backends", "true")
+        secure("secure-sni")
             .plain(seen("tls - http/1.1 -"))
             .set("behind.test", seen("tls behind.test http/1.1 -"))
             .changed("host", seen("tls HOST http/1.1 -"))
             .bad(&["a b"]),
-        case("secure-verify-hostname")
-            .also("secure-backends", "true")
-            .also("secure-verify-ca-secret", "ca")
-            .plain(status(200))
-            .set("behind.test", status(200))
-            .changed("elsewhere.test", status(503))
-            .bad(&["a b"]),
+        verified("secure-verify-hostname", 200).also("secure-verify-ca-secret", "ca"),
         // HAProxy verifies the name that it asks by: another one is not to be had beside it.
-        case("secure-verify-hostname")
+        verified("secure-verify-hostname", 200)
             .named("secure-verify-hostname-asked")
-            .also("secure-backends", "true")
             .also("secure-verify-ca-secret", "ca")
-            .also("secure-sni", "behind.test")
-            .plain(status(200))
-            .set("behind.test", status(200))
-            .changed("elsewhere.test", status(503))
-            .bad(&["a b"]),
+            .also("secure-sni", "behind.test"),
         // And none without an authority.
-        case("secure-verify-hostname")
-            .named("secure-verify-hostname-alone")
-            .also("secure-backends", "true")
-            .plain(status(200))
-            .set("behind.test", status(503))
-            .changed("elsewhere.test", status(503))
-            .bad(&["a b"]),
-        case("secure-sni")
-            .named("secure-sni-verified")
-            .also("secure-backends", "true")
-            .also("secure-verify-ca-secret", "ca")
-            .plain(status(200))
-            .set("behind.test", status(200))
-            .changed("elsewhere.test", status(503))
-            .bad(&["a b"]),
+        verified("secure-verify-hostname", 503).named("secure-verify-hostname-alone"),
+        verified("secure-sni", 200).named("secure-sni-verified").also("secure-verify-ca-secret", "ca"),
         case("proxy-protocol")
             .plain(|p| vec![get(at(p)).status(200).not_seen("proxy")])
             .set("v1", |p| {
@@ -188,12 +161,7 @@ fn others() -> Vec<Case> {
             .set("1", |p| vec![get(at(p)).status(200), get(at(p)).beside_held().status(503)])
             .changed("2", |p| vec![get(at(p)).beside_held().status(200)])
             .bad(&["-1"]),
-        case("health-check-path")
-            .also("health-check-interval", "50ms")
-            .plain(status(200))
-            .set("/status/500", |p| vec![get(at(p)).status(503).soon()])
-            .changed("/status/399", |p| vec![get(at(p)).status(200).soon()])
-            .bad(&["no path"]),
+        tried("path", "/status/399", "/status/500"),
         // They are tried as they are asked otherwise.
         tried("tls", "/needs/sni-behind.test/http-1/proxy--", "/needs/sni--")
             .also("secure-backends", "true")
