@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::apply::remove_from;
-use super::claims::Claimants;
 use super::routes::{RouteClaim, RouteSay};
 use super::state::{ConfigState, Refusal, Route, SpaceState};
 use super::{Known, Model, Timer};
@@ -291,61 +290,6 @@ impl Model {
         }
     }
 
-    // === Names ===
-
-    /// An accepted Address of the space that begins with a connector's name.
-    fn taken_by(&self, space: &Key, name: &str) -> Option<&Arc<str>> {
-        let has = |key: &Key| self.addresses.get(key).is_some_and(|a| a.stands());
-        self.beginning_with(space, name).find(|key| has(key)).map(|key| &key.name)
-    }
-
-    /// Who claims an address of the space that is, or begins with, this part.
-    fn beginning_with<'a>(&'a self, space: &Key, part: &str) -> impl Iterator<Item = &'a Key> + use<'a> {
-        let first = format!("{part}.");
-        let claims = self.members.get(space).map(|members| &members.claims);
-        let exact = claims.and_then(|claims| claims.get(part)).into_iter();
-        let longer = claims.into_iter().flat_map({
-            let from: Arc<str> = first.as_str().into();
-            move |claims| claims.range(from.clone()..)
-        });
-        let longer =
-            longer.take_while(move |(canonical, _)| canonical.starts_with(&first)).map(|(_, claimants)| claimants);
-        exact.chain(longer).flat_map(Claimants::all)
-    }
-
-    /// Why an Address that never was accepted cannot have its address: a connector has it.
-    pub(super) fn taken_by_connector(&self, space: &SpaceState, canonical: &str) -> Option<Refusal> {
-        let name = connector_of(space, canonical)?;
-        if self.taken_by(&space.obj.meta.key, name).is_some() {
-            return None;
-        }
-        let text = format!(
-            "connector {name} of AddressSpace {} has all addresses that begin with {name}: choose another spec.address, or \
-             give the connector another name",
-            space.obj.meta.key.name
-        );
-        Some((reason::DUPLICATE_ADDRESS, text.into()))
-    }
-
-    /// An Address came or went that may have, or want, the name of a connector.
-    pub(super) fn mark_connector_of(&mut self, space: &Key, canonical: &str) {
-        if self.spaces.get(space).is_some_and(|state| connector_of(state, canonical).is_some()) {
-            self.dirty_spaces.insert(space.clone());
-        }
-    }
-
-    fn mark_beginning(&mut self, space: &Key, name: &str) {
-        let marked: Vec<Key> = self.beginning_with(space, name).cloned().collect();
-        self.dirty_addresses.extend(marked);
-    }
-
-    /// Addresses with forwarders over a connector are judged anew.
-    pub(super) fn mark_forwarders(&mut self, space: &Key, connector: &str) {
-        if let Some(keys) = self.members.get(space).and_then(|members| members.forwarders.get(connector)) {
-            self.dirty_addresses.extend(keys.iter().cloned());
-        }
-    }
-
     // === What comes back ===
 
     /// A slot of routers was answered, or is gone.
@@ -493,12 +437,6 @@ fn links<'a>(config: &'a ConfigState, connection: &str) -> Links<'a> {
 
 fn slot_of(space: &Key, connector: &str) -> Slot {
     connector_slot(&connection(space, connector))
-}
-
-/// The connector of a space that has all addresses which begin as this one.
-fn connector_of<'a>(space: &'a SpaceState, canonical: &str) -> Option<&'a Arc<str>> {
-    let first = canonical.split('.').next()?;
-    space.obj.connectors.iter().map(|spec| &spec.name).find(|name| ***name == *first)
 }
 
 /// Connectors by name.
