@@ -21,6 +21,7 @@ mod place;
 mod placing;
 mod quota;
 mod references;
+mod remote_names;
 mod remotes;
 mod routers;
 mod routes;

@@ -3,11 +3,10 @@
 //! A connector stands for itself: nothing about it makes its space, or an Address, less ready. What a RouterConfig does not
 //! allow (any more) is not connected to, whatever was before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::apply::remove_from;
-use super::claims::Claimants;
 use super::routes::{RouteClaim, RouteSay};
 use super::state::{ConfigState, Refusal, Route, SpaceState};
 use super::{Known, Model, Timer};
@@ -35,6 +34,8 @@ pub(super) struct RemoteState {
     pub trouble: Option<Refusal>,
     /// Since when that is so.
     since_ms: u64,
+    /// Addresses that begin with its name and stand, or once did: only these can keep it from having the name.
+    pub standing: BTreeSet<Key>,
 }
 
 /// What is to be said of a connector or a forwarder.
@@ -67,6 +68,7 @@ impl Model {
         let specs = if wanted { space.obj.connectors.clone() } else { Vec::new() };
         let gone: Vec<Arc<str>> =
             space.remotes.keys().filter(|name| !specs.iter().any(|spec| spec.name == **name)).cloned().collect();
+        let spared = gone.iter().any(|name| space.remotes.get(name).is_some_and(|remote| remote.awaited));
         for name in gone {
             self.clear_route(&Route { config: config.clone(), slot: slot_of(key, &name) }, Class::Change);
             if let Some(space) = self.spaces.get_mut(key) {
@@ -74,6 +76,7 @@ impl Model {
             }
             self.mark_forwarders(key, &name);
         }
+        self.compare_spared(spared, &config);
         for spec in &specs {
             self.hold_remote(key, &config, spec);
         }
@@ -86,18 +89,30 @@ impl Model {
         for name in remotes.keys() {
             self.clear_route(&Route { config: config.clone(), slot: slot_of(key, name) }, Class::Change);
         }
+        self.compare_spared(remotes.values().any(|remote| remote.awaited), &config);
+    }
+
+    /// What routers have from before this process was left alone while a Secret was waited for (`spared`), and nobody
+    /// waits any more.
+    fn compare_spared(&mut self, spared: bool, config: &Key) {
+        if spared {
+            self.compare_routers(config);
+        }
     }
 
     fn hold_remote(&mut self, key: &Key, config: &Key, spec: &ConnectorSpec) {
         let now = self.now.mono_ms;
+        let known = self.spaces.get(key).is_some_and(|space| space.remotes.contains_key(&spec.name));
+        let new = (!known).then(|| self.standing_under(key, &spec.name));
         let Some(space) = self.spaces.get_mut(key) else { return };
         let told = space.told.latest().connectors.iter().find(|row| row.name == spec.name);
         let (known, in_use) = (told.is_some(), told.and_then(|row| row.host.clone()));
         let ready = told.is_some_and(|row| row.ready);
         let guarded = space.told.finalizer;
+        let standing = new.unwrap_or_default();
         let state = space.remotes.entry(spec.name.clone()).or_insert_with(|| {
             let at = spec.hosts.iter().position(|host| Some(host.shown()) == in_use).unwrap_or_default();
-            RemoteState { at, since_ms: now, ..RemoteState::default() }
+            RemoteState { at, since_ms: now, standing, ..RemoteState::default() }
         });
         state.at = state.at.min(spec.hosts.len() - 1);
         if !guarded && !state.held {
@@ -291,61 +306,6 @@ impl Model {
         }
     }
 
-    // === Names ===
-
-    /// An accepted Address of the space that begins with a connector's name.
-    fn taken_by(&self, space: &Key, name: &str) -> Option<&Arc<str>> {
-        let has = |key: &Key| self.addresses.get(key).is_some_and(|a| a.stands());
-        self.beginning_with(space, name).find(|key| has(key)).map(|key| &key.name)
-    }
-
-    /// Who claims an address of the space that is, or begins with, this part.
-    fn beginning_with<'a>(&'a self, space: &Key, part: &str) -> impl Iterator<Item = &'a Key> + use<'a> {
-        let first = format!("{part}.");
-        let claims = self.members.get(space).map(|members| &members.claims);
-        let exact = claims.and_then(|claims| claims.get(part)).into_iter();
-        let longer = claims.into_iter().flat_map({
-            let from: Arc<str> = first.as_str().into();
-            move |claims| claims.range(from.clone()..)
-        });
-        let longer =
-            longer.take_while(move |(canonical, _)| canonical.starts_with(&first)).map(|(_, claimants)| claimants);
-        exact.chain(longer).flat_map(Claimants::all)
-    }
-
-    /// Why an Address that never was accepted cannot have its address: a connector has it.
-    pub(super) fn taken_by_connector(&self, space: &SpaceState, canonical: &str) -> Option<Refusal> {
-        let name = connector_of(space, canonical)?;
-        if self.taken_by(&space.obj.meta.key, name).is_some() {
-            return None;
-        }
-        let text = format!(
-            "connector {name} of AddressSpace {} has all addresses that begin with {name}: choose another spec.address, or \
-             give the connector another name",
-            space.obj.meta.key.name
-        );
-        Some((reason::DUPLICATE_ADDRESS, text.into()))
-    }
-
-    /// An Address came or went that may have, or want, the name of a connector.
-    pub(super) fn mark_connector_of(&mut self, space: &Key, canonical: &str) {
-        if self.spaces.get(space).is_some_and(|state| connector_of(state, canonical).is_some()) {
-            self.dirty_spaces.insert(space.clone());
-        }
-    }
-
-    fn mark_beginning(&mut self, space: &Key, name: &str) {
-        let marked: Vec<Key> = self.beginning_with(space, name).cloned().collect();
-        self.dirty_addresses.extend(marked);
-    }
-
-    /// Addresses with forwarders over a connector are judged anew.
-    pub(super) fn mark_forwarders(&mut self, space: &Key, connector: &str) {
-        if let Some(keys) = self.members.get(space).and_then(|members| members.forwarders.get(connector)) {
-            self.dirty_addresses.extend(keys.iter().cloned());
-        }
-    }
-
     // === What comes back ===
 
     /// A slot of routers was answered, or is gone.
@@ -493,12 +453,6 @@ fn links<'a>(config: &'a ConfigState, connection: &str) -> Links<'a> {
 
 fn slot_of(space: &Key, connector: &str) -> Slot {
     connector_slot(&connection(space, connector))
-}
-
-/// The connector of a space that has all addresses which begin as this one.
-fn connector_of<'a>(space: &'a SpaceState, canonical: &str) -> Option<&'a Arc<str>> {
-    let first = canonical.split('.').next()?;
-    space.obj.connectors.iter().map(|spec| &spec.name).find(|name| ***name == *first)
 }
 
 /// Connectors by name.

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod api_server;
+mod broker_secrets;
 mod brokers;
 mod deletions;
 mod draining;
