@@ -24,6 +24,7 @@ test-fast:
 # Write the generated files anew
 generate:
     cargo run --quiet --bin waystation -- crds --dir crds
+    cargo run --quiet --bin waystation -- crds --dir charts/waystation-crds/files
 
 # The whole story on one screen
 demo *arguments:

@@ -30,6 +30,9 @@ pub enum Command {
     /// What `supervise` starts: becomes a program that ends with it.
     #[command(hide = true)]
     SuperviseChild(SuperviseChildArgs),
+    /// Before an uninstall: take the operator's finalizers off all objects of a controllerName, so that their namespaces can
+    /// be deleted without it. What brokers and routers hold stays.
+    ReleaseFinalizers(ReleaseArgs),
     /// Print the CustomResourceDefinitions, or write them to files, or check those files.
     Crds(CrdsArgs),
 }
@@ -135,6 +138,48 @@ Examples:
     waystation edge --router-config edge/main --folder /run/waystation
   On a single machine, with a HAProxy of its own that goes on without it:
     KUBECONFIG=admin.conf waystation edge --router-config edge/main --folder /run/waystation --haproxy /usr/sbin/haproxy";
+
+/// Flags of `waystation release-finalizers`. The cluster is that of the kubeconfig (`KUBECONFIG`, `~/.kube/config`), or the
+/// one that the process runs in.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = RELEASE_EXAMPLES)]
+pub struct ReleaseArgs {
+    /// Of which installation: objects of RouterConfigs whose spec.controllerName is another are left alone.
+    #[arg(long, env = "WAYSTATION_CONTROLLER_NAME", value_name = "NAME", default_value = api::DEFAULT_CONTROLLER)]
+    pub controller_name: String,
+    /// Namespace of the Lease. Default: that of the service account, else waystation-system.
+    #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Name of the operator's Lease: nobody may lead by it meanwhile. Default: the controller name.
+    #[arg(long, env = "WAYSTATION_LEASE_NAME", value_name = "NAME")]
+    pub lease_name: Option<String>,
+    /// The operator's Deployment, in the same namespace: it is scaled to 0 first, and its end is waited for. Default:
+    /// fail when an operator leads.
+    #[arg(long, value_name = "NAME")]
+    pub stop_deployment: Option<String>,
+    /// Also release objects whose space or RouterConfig is gone, so that it cannot be told whose they are.
+    #[arg(long)]
+    pub include_orphans: bool,
+    /// Print what would be released, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How long all of it may take.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = resync)]
+    pub deadline: Duration,
+    /// Writes to the API server at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub concurrency: u16,
+    /// How log lines look.
+    #[arg(long, env = "WAYSTATION_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+const RELEASE_EXAMPLES: &str = "\
+Examples:
+  What would be released:
+    waystation release-finalizers --dry-run
+  Of a second installation, whose operator is stopped first:
+    waystation release-finalizers --controller-name desk --namespace desk --stop-deployment waystation";
 
 /// Flags of `waystation supervise`.
 #[derive(Clone, Debug, Args)]

@@ -17,6 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Operator(args) => operator::process::run(args),
+        Command::ReleaseFinalizers(args) => operator::release::run(&args),
         Command::Edge(args) => agent::process::run(args),
         Command::Supervise(args) => agent::process::run_supervise(args),
         Command::SuperviseChild(args) => {

@@ -6,6 +6,7 @@
 pub mod dispatch;
 pub mod links;
 pub mod process;
+pub mod release;
 pub mod router_links;
 
 use std::sync::Arc;

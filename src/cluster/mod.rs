@@ -14,6 +14,7 @@ pub mod meter;
 pub mod patch;
 pub mod readiness;
 pub mod references;
+pub mod release;
 mod secret_scopes;
 pub mod secrets;
 pub mod sources;

@@ -37,7 +37,7 @@ pub fn finalizer(kind: Kind) -> &'static str {
     }
 }
 
-fn resource(kind: Kind) -> ApiResource {
+pub(super) fn resource(kind: Kind) -> ApiResource {
     let plural = match kind {
         Kind::RouterConfig => "routerconfigs",
         Kind::AddressSpace => "addressspaces",
@@ -241,7 +241,7 @@ async fn change_finalizer(
 }
 
 /// The patch that puts `ours` on or takes it off, given what is held; none when nothing is to be done.
-fn finalizer_patch(uid: &str, held: &[String], ours: &str, change: FinalizerChange) -> Option<Value> {
+pub(super) fn finalizer_patch(uid: &str, held: &[String], ours: &str, change: FinalizerChange) -> Option<Value> {
     let at = held.iter().position(|name| name == ours);
     let mut operations = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
     match (change, at) {

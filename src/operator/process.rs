@@ -19,7 +19,7 @@ use crate::process::{Ending, MachineClock, STUCK, UNUSABLE, identity, log, own_n
 use crate::serve::{self, Probes};
 
 /// Where `charts/waystation/rbac/account.yaml` has it.
-const NAMESPACE: &str = "waystation-system";
+pub(super) const NAMESPACE: &str = "waystation-system";
 
 /// Runs `waystation operator` until SIGTERM or SIGINT.
 ///

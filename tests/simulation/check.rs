@@ -12,7 +12,7 @@ use waystation_kit::artemis_core::Core;
 use crate::api::store::{Id, Plural, condition, deleting, finalizers, generation, uid};
 use crate::people::{CONFIGS, config_id};
 use crate::run::{broker_name, host, text};
-use crate::terms::{brokers_by_state, is_moving};
+use crate::terms::{all_drain, brokers_by_state, is_moving};
 use crate::wanted::Wanted;
 use crate::world::{OTHER_SPACE, World};
 
@@ -292,7 +292,8 @@ impl Scene<'_> {
                     || lacks("deadLetterAddress", "deadLetter")
                     || lacks("expiryAddress", "deadLetter")
             }
-            "WaitingForBroker" | "RouterConfigNotFound" => self.config_of(address).is_none(),
+            "RouterConfigNotFound" => self.config_of(address).is_none(),
+            "WaitingForBroker" => self.config_of(address).is_none_or(|config| all_drain(config)),
             reason => self.world.terms.is_some() && self.plan_refusal_holds(address, reason),
         };
         if holds { Ok(()) } else { Err("not Ready without a reason that holds".to_owned()) }

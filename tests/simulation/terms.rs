@@ -138,6 +138,12 @@ pub fn act(world: &mut World, action: &Action) {
     }
 }
 
+/// Whether no broker of a RouterConfig takes anything new.
+pub fn all_drain(config: &Value) -> bool {
+    let hosts = config["spec"]["messaging"]["brokers"]["external"]["hosts"].as_array();
+    hosts.is_some_and(|hosts| hosts.iter().all(|host| host["drain"] == true))
+}
+
 /// The brokers of an Address by their state in its status.
 pub fn brokers_by_state(address: &Value) -> BTreeMap<&str, Vec<&str>> {
     let mut all = BTreeMap::<&str, Vec<&str>>::new();

@@ -27,6 +27,9 @@ const FRESH: Duration = Duration::from_millis(200);
 /// In the message of a connection that is up.
 const OPENED: &str = "Connection Opened";
 
+/// What is told of a connection that is not up and does not say why.
+const NOT_CONNECTED: &str = "not connected";
+
 /// What is known of the connectors of one router, by broker.
 #[derive(Debug, Default)]
 pub struct Connectors {
@@ -133,7 +136,11 @@ impl Connectors {
         if state.settling {
             return (None, false);
         }
-        let news = (!up).then(|| words(message).into());
+        let news = (!up).then(|| match (words(message), &state.told) {
+            // One that opens and is shut over and over says why only half of the time.
+            (NOT_CONNECTED, Some(Some(told))) => Arc::clone(told),
+            (words, _) => words.into(),
+        });
         if state.told.as_ref() == Some(&news) {
             return (None, came_up);
         }
@@ -149,7 +156,7 @@ fn words(message: &str) -> &str {
         Some((number, message)) if number.bytes().all(|digit| digit.is_ascii_digit()) => message,
         _ => message,
     };
-    if message.is_empty() || message.contains(OPENED) { "not connected" } else { message }
+    if message.is_empty() || message.contains(OPENED) { NOT_CONNECTED } else { message }
 }
 
 impl Carrier<'_> {
@@ -213,6 +220,22 @@ mod tests {
 
     const UP: (&str, &str) = ("SUCCESS", "[C1] Connection Opened: dir=out");
     const DIALS: (&str, &str) = ("SUCCESS", "[C2] Connection to b:5672 failed: before");
+
+    #[tokio::test(start_paused = true)]
+    async fn why_a_connector_is_down_is_told_once_however_its_attempts_end() {
+        let (connectors, broker) = (Connectors::default(), Arc::<str>::from("b"));
+        let see = |shown: (&str, &str)| connectors.take_in(&broker, shown.0, shown.1, Instant::now()).0;
+        let shut = ("FAILED", "[C2] Connection Opened: dir=out");
+        let told = |words: &str| Some(Report::Connector(broker.clone(), Some(words.into())));
+        see(UP);
+        assert_eq!(see(shut), told("not connected"));
+        assert_eq!(see(DIALS), told("Connection to b:5672 failed: before"));
+        for _ in 0..3 {
+            assert_eq!((see(shut), see(DIALS)), (None, None), "it opens and is shut, over and over");
+        }
+        assert_eq!(see(UP), Some(Report::Connector(broker.clone(), None)));
+        assert_eq!(see(shut), told("not connected"), "why it was down before is over");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_connector_that_is_made_anew_is_not_told_to_be_down_while_that_lasts() {

@@ -48,6 +48,13 @@ impl Model {
                 return Err(format!("{key}: not indexed as a subscription of {topic}"));
             }
         }
+        for (key, space) in &self.spaces {
+            for (name, remote) in &space.remotes {
+                if let Some(left) = self.standing_under(key, name).difference(&remote.standing).next() {
+                    return Err(format!("{left}: is not known to stand under connector {name}"));
+                }
+            }
+        }
         let indexed: usize = self.members.values().flat_map(|m| m.claims.values()).map(|c| c.all().count()).sum();
         for claimants in self.members.values().flat_map(|members| members.claims.values()) {
             claimants.check(&self.addresses)?;

@@ -119,6 +119,7 @@ impl Model {
     pub(super) fn enter_claim(&mut self, space: &Key, key: &Key) {
         let Some(address) = self.addresses.get(key) else { return };
         let (canonical, own, stands) = (address.canonical.clone(), place(address), address.stands());
+        self.note_under_connector(key, true);
         let Some(members) = self.members.get_mut(space) else { return };
         let Some(claimants) = members.claims.get_mut(&canonical) else {
             members.claims.insert(canonical, Claimants::One(key.clone()));
@@ -152,6 +153,7 @@ impl Model {
 
     /// An Address that is about to be forgotten.
     pub(super) fn leave_claim(&mut self, space: &Key, key: &Key) {
+        self.note_under_connector(key, false);
         let Some(address) = self.addresses.get(key) else { return };
         let own = place(address);
         let Some(members) = self.members.get_mut(space) else { return };
@@ -179,6 +181,7 @@ impl Model {
 
     /// An Address may have something, or was accepted: to be called wherever that begins.
     pub(super) fn note_standing(&mut self, key: &Key) {
+        self.note_under_connector(key, true);
         let Some(address) = self.addresses.get(key) else { return };
         let claimants =
             self.members.get_mut(&Self::space_key(address)).and_then(|m| m.claims.get_mut(&address.canonical));

@@ -25,9 +25,7 @@ impl Model {
     /// Says which Services the space shall have, if that is new.
     pub(super) fn expose(&mut self, key: &Key) {
         let Some(space) = self.spaces.get(key).filter(|s| s.obj.standard && !s.foreign) else { return };
-        if space.obj.endpoints.is_empty() && space.exposure.is_none() && space.told.latest().endpoints.is_empty() {
-            return;
-        }
+        // Also where nothing is wished: a process that died may have made something and told nobody.
         let Some(config) = self.configs.get(&space.obj.config) else { return };
         if !space.ever_accepted {
             return;

@@ -1,18 +1,40 @@
 //! The addresses that begin with a connector's name: who has them, and who is judged anew when that changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Model;
 use super::claims::Claimants;
-use super::state::{Refusal, SpaceState};
+use super::state::{AddressState, Refusal, SpaceState};
 use crate::messaging::ids::Key;
 use crate::messaging::reason;
 
 impl Model {
     /// An accepted Address of the space that begins with a connector's name.
     pub(super) fn taken_by(&self, space: &Key, name: &str) -> Option<&Arc<str>> {
-        let has = |key: &Key| self.addresses.get(key).is_some_and(|a| a.stands());
-        self.beginning_with(space, name).find(|key| has(key)).map(|key| &key.name)
+        let state = self.spaces.get(space).and_then(|space| space.remotes.get(name))?;
+        state.standing.iter().find(|key| self.stands(key)).map(|key| &key.name)
+    }
+
+    fn stands(&self, key: &Key) -> bool {
+        self.addresses.get(key).is_some_and(AddressState::stands)
+    }
+
+    /// Who stands for an address that begins with this name: for a connector that has just come.
+    pub(super) fn standing_under(&self, space: &Key, name: &str) -> BTreeSet<Key> {
+        self.beginning_with(space, name).filter(|key| self.stands(key)).cloned().collect()
+    }
+
+    /// An Address that may begin with a connector's name stands from now on, or is about to be forgotten.
+    pub(super) fn note_under_connector(&mut self, key: &Key, stands: bool) {
+        let Some(address) = self.addresses.get(key).filter(|address| !stands || address.stands()) else { return };
+        let (space, canonical) = (Self::space_key(address), &address.canonical);
+        let Some(space) = self.spaces.get_mut(&space).filter(|space| !space.remotes.is_empty()) else { return };
+        let Some(remote) = canonical.split('.').next().and_then(|first| space.remotes.get_mut(first)) else { return };
+        match stands {
+            true => remote.standing.insert(key.clone()),
+            false => remote.standing.remove(key),
+        };
     }
 
     /// Who claims an address of the space that is, or begins with, this part.
@@ -32,7 +54,13 @@ impl Model {
     /// Why an Address that never was accepted cannot have its address: a connector has it.
     pub(super) fn taken_by_connector(&self, space: &SpaceState, canonical: &str) -> Option<Refusal> {
         let name = connector_of(space, canonical)?;
-        if self.taken_by(&space.obj.meta.key, name).is_some() {
+        let own = &space.obj.meta.key;
+        // One that has just come is looked at with its space.
+        let taken = match space.remotes.contains_key(name) {
+            true => self.taken_by(own, name).is_some(),
+            false => self.beginning_with(own, name).any(|key| self.stands(key)),
+        };
+        if taken {
             return None;
         }
         let text = format!(

@@ -3,7 +3,7 @@
 //! A connector stands for itself: nothing about it makes its space, or an Address, less ready. What a RouterConfig does not
 //! allow (any more) is not connected to, whatever was before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::apply::remove_from;
@@ -34,6 +34,8 @@ pub(super) struct RemoteState {
     pub trouble: Option<Refusal>,
     /// Since when that is so.
     since_ms: u64,
+    /// Addresses that begin with its name and stand, or once did: only these can keep it from having the name.
+    pub standing: BTreeSet<Key>,
 }
 
 /// What is to be said of a connector or a forwarder.
@@ -66,6 +68,7 @@ impl Model {
         let specs = if wanted { space.obj.connectors.clone() } else { Vec::new() };
         let gone: Vec<Arc<str>> =
             space.remotes.keys().filter(|name| !specs.iter().any(|spec| spec.name == **name)).cloned().collect();
+        let spared = gone.iter().any(|name| space.remotes.get(name).is_some_and(|remote| remote.awaited));
         for name in gone {
             self.clear_route(&Route { config: config.clone(), slot: slot_of(key, &name) }, Class::Change);
             if let Some(space) = self.spaces.get_mut(key) {
@@ -73,6 +76,7 @@ impl Model {
             }
             self.mark_forwarders(key, &name);
         }
+        self.compare_spared(spared, &config);
         for spec in &specs {
             self.hold_remote(key, &config, spec);
         }
@@ -85,18 +89,30 @@ impl Model {
         for name in remotes.keys() {
             self.clear_route(&Route { config: config.clone(), slot: slot_of(key, name) }, Class::Change);
         }
+        self.compare_spared(remotes.values().any(|remote| remote.awaited), &config);
+    }
+
+    /// What routers have from before this process was left alone while a Secret was waited for (`spared`), and nobody
+    /// waits any more.
+    fn compare_spared(&mut self, spared: bool, config: &Key) {
+        if spared {
+            self.compare_routers(config);
+        }
     }
 
     fn hold_remote(&mut self, key: &Key, config: &Key, spec: &ConnectorSpec) {
         let now = self.now.mono_ms;
+        let known = self.spaces.get(key).is_some_and(|space| space.remotes.contains_key(&spec.name));
+        let new = (!known).then(|| self.standing_under(key, &spec.name));
         let Some(space) = self.spaces.get_mut(key) else { return };
         let told = space.told.latest().connectors.iter().find(|row| row.name == spec.name);
         let (known, in_use) = (told.is_some(), told.and_then(|row| row.host.clone()));
         let ready = told.is_some_and(|row| row.ready);
         let guarded = space.told.finalizer;
+        let standing = new.unwrap_or_default();
         let state = space.remotes.entry(spec.name.clone()).or_insert_with(|| {
             let at = spec.hosts.iter().position(|host| Some(host.shown()) == in_use).unwrap_or_default();
-            RemoteState { at, since_ms: now, ..RemoteState::default() }
+            RemoteState { at, since_ms: now, standing, ..RemoteState::default() }
         });
         state.at = state.at.min(spec.hosts.len() - 1);
         if !guarded && !state.held {

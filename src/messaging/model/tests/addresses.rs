@@ -318,6 +318,44 @@ fn who_has_no_chance_costs_the_others_nothing() {
 }
 
 #[test]
+fn who_waits_for_the_name_of_a_connector_costs_it_nothing() {
+    let mut w = super::remotes::world();
+    let address = |w: &mut World, name: &str| {
+        w.address_with(name, Queue, |a| a.address = format!("eu/{name}").into());
+    };
+    for number in 0..300 {
+        address(&mut w, &format!("t{number:03}"));
+    }
+    w.advance(60_000);
+    assert_eq!(w.ready("t299"), Some((false, reason::DUPLICATE_ADDRESS)));
+    let looked_at = |w: &World| w.model.spaces[&key("s")].remotes["eu"].standing.len();
+    assert_eq!(looked_at(&w), 0);
+    address(&mut w, "more");
+    assert!(w.model.dirty_addresses.len() <= 2, "{:?}", w.model.dirty_addresses);
+    w.run();
+
+    // Without the connector they have what they want; one that comes again is kept out by them, also after a restart.
+    let connectors = w.spaces[&key("s")].connectors.clone();
+    w.change_space("s", |space| space.connectors.clear());
+    w.advance(60_000);
+    assert_eq!(w.ready("t299"), Some((true, reason::CONFIGURED)));
+    w.change_space("s", |space| space.connectors = connectors);
+    w.advance(60_000);
+    let told = |w: &World| w.spaces[&key("s")].status.connectors[0].reason;
+    assert_eq!((looked_at(&w), told(&w)), (301, reason::NAME_TAKEN));
+    w.restart();
+    w.advance(60_000);
+    assert_eq!((looked_at(&w), told(&w)), (301, reason::NAME_TAKEN));
+    for name in (0..300).map(|number| format!("t{number:03}")).chain(["more".to_owned()]) {
+        assert_eq!(told(&w), reason::NAME_TAKEN, "{name} still is there");
+        w.delete(&name);
+        w.run();
+    }
+    w.advance(60_000);
+    assert_eq!((looked_at(&w), told(&w)), (0, reason::CONNECTED));
+}
+
+#[test]
 fn a_reference_that_no_address_can_have_is_not_to_be_created() {
     let mut w = World::new();
     for (name, dead) in [("q", "a#b"), ("p", "ab")] {

@@ -111,6 +111,23 @@ fn after_a_restart_what_was_told_is_true_until_it_is_known() {
 }
 
 #[test]
+fn what_a_process_that_died_has_made_is_taken_away_though_nobody_was_told_of_it() {
+    let mut w = exposed(&["10.0.0.1"], &[endpoint("plain", Protocol::Amqp)]);
+    assert!(wished(&w, "plain").is_some());
+    // It dies before it hears that the Service is there; then the endpoint is not asked for any more.
+    w.spaces.get_mut(&key("s")).unwrap().endpoints.clear();
+    w.exposures.clear();
+    let writes = w.writes("s");
+    w.restart();
+    w.advance(3_000);
+    let (space, exposure) = w.exposures.last().expect("nobody looks for what is left");
+    assert!(*space == key("s") && exposure.as_ref().unwrap().services.is_empty(), "{exposure:?}");
+    report(&mut w, &[]);
+    w.advance(3_000);
+    assert_eq!(w.writes("s"), writes);
+}
+
+#[test]
 fn a_router_with_a_name_is_where_it_was_reached() {
     let mut w = World::bare();
     w.standard = true;

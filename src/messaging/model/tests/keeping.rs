@@ -1,8 +1,9 @@
 //! Standard spaces over restarts: what routers keep of Addresses that are refused now, and what goes with those that go.
 
 use super::world::{World, key};
+use crate::messaging::ids::Kind;
 use crate::messaging::input::AddressType::*;
-use crate::messaging::input::Allowed;
+use crate::messaging::input::{Allowed, Input};
 use crate::messaging::router::*;
 
 fn routed() -> World {
@@ -134,4 +135,29 @@ fn without_prefixes_an_address_of_a_space_that_is_not_taken_takes_nothing_with_i
     assert_eq!(w.router("r1").log, []);
     assert_eq!(w.held("r1"), before);
     assert_eq!((&w.broker("b").queues, queues.len()), (&queues, 2));
+}
+
+#[test]
+fn what_was_left_alone_for_a_secret_goes_with_its_connector_and_its_space() {
+    for whole in [false, true] {
+        let mut w = super::remotes::world();
+        w.change_space("s", |s| s.connectors[0].credentials = Some(key("login")));
+        w.input(Input::Secret(key("login"), Some(1)));
+        w.advance(60_000);
+        w.restart();
+        w.advance(60_000);
+        assert_eq!(super::remotes::remote_slots(&w, "r1").len(), 3, "nobody has told of the Secret");
+        match whole {
+            false => w.change_space("s", |s| s.connectors.clear()),
+            true => {
+                w.spaces.remove(&key("s"));
+                w.input(Input::Vanished(Kind::AddressSpace, key("s")));
+            }
+        }
+        w.advance(60_000);
+        for router in ["r1", "r2"] {
+            let left = super::remotes::remote_slots(&w, router);
+            assert!(left.iter().all(|slot| !slot.contains(">eu")), "{left:?}");
+        }
+    }
 }

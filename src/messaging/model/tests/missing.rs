@@ -89,6 +89,23 @@ fn what_a_broker_stores_holds_the_deletion_while_the_router_config_is_gone() {
 }
 
 #[test]
+fn what_a_space_shared_goes_once_a_router_config_leads_there_again() {
+    let mut w = World::new();
+    w.address("q", Queue);
+    w.run();
+    w.delete("q");
+    w.run();
+    let lost = w.lose_config("rc");
+    w.delete_space("s");
+    w.advance(60_000);
+    assert!(!w.spaces.contains_key(&key("s")), "settings hold no messages: nothing waits for them");
+    assert!(w.broker("b").settings.contains_key("tenant.s.#") || w.broker("b").settings.contains_key("tenant.s/*.#"));
+    w.make_config_again(lost);
+    w.advance(1_300_000);
+    assert!(w.broker("b").settings.is_empty(), "{:?}", w.broker("b").settings);
+}
+
+#[test]
 fn a_namespace_that_goes_does_not_wait_for_a_router_config_that_is_gone() {
     let mut w = World::new();
     w.address("q", Queue);

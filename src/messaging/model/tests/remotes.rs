@@ -26,7 +26,7 @@ pub fn forwarder(name: &str, connector: &str, direction: Direction) -> Forwarder
 }
 
 /// Two routers, a space with connector `eu`, a queue `q` with forwarders both ways.
-fn world() -> World {
+pub fn world() -> World {
     let mut w = World::routed(&["b"], &["r1", "r2"]);
     w.change_config(|c| c.connectors = Some(ConnectorRules::default()));
     w.change_space("s", |s| s.connectors = vec![connector("eu", &["eu.example"])]);
@@ -56,7 +56,7 @@ fn forwards(w: &World, name: &str) -> Vec<(String, bool, &'static str)> {
 }
 
 /// Slots on a router that have to do with remote hosts.
-fn remote_slots(w: &World, router: &str) -> Vec<String> {
+pub fn remote_slots(w: &World, router: &str) -> Vec<String> {
     let held = w.held(router);
     let ours = held.keys().filter(|slot| is_remote(slot) || slot.starts_with("#tap") || slot.starts_with("#_tap"));
     ours.map(|slot| slot.to_string()).collect()
