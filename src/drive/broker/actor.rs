@@ -4,7 +4,7 @@
 //! It alone takes from its mailbox, and every job that it takes is either answered or put back. A slow or hung broker
 //! holds up nobody but itself: every wait has a deadline.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::drive::pace::Pace;
 use crate::engine::jitter::Jitter;
 use crate::engine::mailbox::{Class, Mailbox};
 use crate::engine::permit::Permit;
-use crate::messaging::broker::{Contents, Done, Job, Outcome};
+use crate::messaging::broker::{Contents, Done, Job, Outcome, Wish};
 use crate::messaging::ids::{Slot, TargetId};
 use crate::messaging::input::{Input, Link};
 
@@ -146,8 +146,18 @@ impl Work {
         let carrier = Carrier::new(session, owner, &permit, limits.command, &*meter, pace);
         let mut jobs = FuturesUnordered::new();
         let mut in_flight: BTreeSet<Slot> = BTreeSet::new();
+        // Slots that are just being made to hold something, and whether a queue went there by another's hand meanwhile:
+        // it may be the one that was found, or made, a moment before.
+        let mut holding: BTreeMap<Slot, bool> = BTreeMap::new();
         // Slots that were acted on, or told of, since the read began: what is known of them is newer than the read.
         let mut newer: BTreeSet<Slot> = BTreeSet::new();
+        let carry_out = |job: Job| {
+            let carrier = &carrier;
+            async move {
+                let result = carrier.carry_out(&job).await;
+                (job, result)
+            }
+        };
         let begin_read = || read(session, owner, limits.window, limits.read).boxed();
         let mut reading: Option<BoxFuture<'_, Result<Contents, ReadError>>> = None;
         let mut read_next = true;
@@ -189,17 +199,27 @@ impl Work {
                         SessionEvent::QueueRemoved { queue, .. } => (queue, true),
                         SessionEvent::AddressRemoved { address } => (address, false),
                     };
-                    let lost = carrier.removed(&name, queue);
+                    let removed = carrier.removed(&name, queue);
                     if reading.is_some() {
-                        newer.insert(lost.clone().unwrap_or_else(|| name.into()));
+                        let known = removed.as_ref().filter(|(_, ours)| *ours).map(|(slot, _)| slot.clone());
+                        newer.insert(known.unwrap_or_else(|| name.into()));
                     }
-                    if let Some(slot) = lost {
-                        self.report(Link::Lost(slot)).await?;
+                    match removed {
+                        Some((slot, _)) if queue && holding.contains_key(&slot) => {
+                            holding.insert(slot, true);
+                        }
+                        Some((slot, true)) => self.report(Link::Lost(slot)).await?,
+                        _ => {}
                     }
                 }
                 Some((job, result)) = jobs.next(), if !jobs.is_empty() => {
                     let job: Job = job;
                     let result: Result<Result<Done, String>, String> = result;
+                    if holding.remove(&job.slot) == Some(true) && matches!(result, Ok(Ok(_))) {
+                        holding.insert(job.slot.clone(), false);
+                        jobs.push(carry_out(job));
+                        continue;
+                    }
                     in_flight.remove(&job.slot);
                     match result {
                         Ok(result) => {
@@ -232,11 +252,10 @@ impl Work {
                         if reading.is_some() {
                             newer.insert(job.slot.clone());
                         }
-                        let carrier = &carrier;
-                        jobs.push(async move {
-                            let result = carrier.carry_out(&job).await;
-                            (job, result)
-                        });
+                        if matches!(job.wish, Wish::Hold { .. }) {
+                            holding.insert(job.slot.clone(), false);
+                        }
+                        jobs.push(carry_out(job));
                     }
                 }
             }

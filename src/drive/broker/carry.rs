@@ -121,8 +121,8 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// A removal was told: the slot, where something of ours went by another's hand.
-    pub fn removed(&self, name: &str, queue: bool) -> Option<Slot> {
+    /// A removal was told: the slot, unless it was our own doing, and whether anything of ours was known to be there.
+    pub fn removed(&self, name: &str, queue: bool) -> Option<(Slot, bool)> {
         let mut memory = self.memory();
         if let Some((count, since)) = memory.leaving.get_mut(name) {
             let fresh = since.elapsed() < ECHO;
@@ -135,10 +135,11 @@ impl<'a> Carrier<'a> {
             }
         }
         if let Some(slot) = ops::marked(name).filter(|_| queue) {
-            return memory.marks.remove(&slot).map(|()| slot);
+            let ours = memory.marks.remove(&slot).is_some();
+            return Some((slot, ours));
         }
         let ours = if queue { memory.queues.remove(name).is_some() } else { memory.addresses.remove(name).is_some() };
-        ours.then(|| name.into())
+        Some((name.into(), ours))
     }
 
     /// Carries one job out.

@@ -115,8 +115,19 @@ impl Carrier<'_> {
     }
 
     pub(super) async fn delete_unless_used(&self, address: &Slot, guests: bool) -> Result<(), Halt> {
-        let Some(refusal) = self.delete_plainly(address).await? else { return Ok(()) };
-        let bound = self.listed(ops::list_bound(address)).await?;
+        let mut tries = 0;
+        let bound = loop {
+            let Some(refusal) = self.delete_plainly(address).await? else { return Ok(()) };
+            let bound = self.listed(ops::list_bound(address)).await?;
+            if !bound.is_empty() {
+                break bound;
+            }
+            // Who was there has just gone: with a router's connection go its consumers on all addresses.
+            tries += 1;
+            if tries == ops::TRIES {
+                return Err(refusal);
+            }
+        };
         let others = |row: &ListedQueue| row.user.starts_with(OURS) && !row.is_of(self.owner);
         if let Some(kept) = bound.iter().find(|row| row.queue.durable || others(row)) {
             return Err(Halt::Refused(format!(
@@ -125,9 +136,6 @@ impl Carrier<'_> {
                 owner_of(kept),
                 kept.queue.messages,
             )));
-        }
-        if bound.is_empty() {
-            return Err(refusal);
         }
         if guests {
             self.call(ops::close_consumers(address)).await?;

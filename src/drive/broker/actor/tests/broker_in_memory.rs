@@ -34,6 +34,8 @@ pub struct State {
     pub slow: BTreeMap<&'static str, Duration>,
     /// Operations that are refused, with the words.
     pub refuses: BTreeMap<&'static str, &'static str>,
+    /// What others do right after an operation, once.
+    pub then: BTreeMap<&'static str, fn(&mut State)>,
     /// So many times, a list meets a queue that has just gone.
     pub stumbles: u32,
     /// Nothing is answered.
@@ -86,7 +88,7 @@ impl MemoryBroker {
 type Answer = Result<Value, String>;
 
 impl State {
-    fn remove_queue(&mut self, name: &str) -> bool {
+    pub fn remove_queue(&mut self, name: &str) -> bool {
         let Some(queue) = self.queues.remove(name) else { return false };
         let event = SessionEvent::QueueRemoved { queue: name.into(), address: queue.address };
         self.listeners.retain(|listener| listener.send(event.clone()).is_ok());
@@ -286,6 +288,9 @@ impl BrokerSession for MemorySession {
             return std::future::pending().boxed();
         }
         let answer = state.answer(&call).map_err(CallError::Refused);
+        if let Some(then) = state.then.remove(call.operation) {
+            then(&mut state);
+        }
         let slow = state.slow.get(call.operation).copied();
         async move {
             if let Some(slow) = slow {

@@ -273,6 +273,48 @@ async fn an_address_that_the_broker_made_by_itself_is_made_anew_and_its_guests_c
 }
 
 #[tokio::test(start_paused = true)]
+async fn guests_who_go_while_their_address_is_made_anew_are_no_refusal() {
+    let mut bench = bench();
+    bench.started().await;
+    {
+        let mut state = bench.broker.state();
+        state.addresses.insert("s/q".into(), vec!["MULTICAST".into()]);
+        state.queues.insert("1234".into(), guest("s/q", false, "MULTICAST"));
+        state.by_itself.extend(["s/q".to_owned(), "1234".to_owned()]);
+        // With another address's guests, whose connections are ended at the same time.
+        state.then.insert("deleteAddress", |state| {
+            state.remove_queue("1234");
+        });
+    }
+    bench.put("s/q", Class::Change, hold(queue("s/q")));
+    assert_eq!(bench.outcome().await.result, Ok(Done::Held));
+    assert_eq!(bench.broker.state().addresses["s/q"], ["ANYCAST"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_by_anothers_hand_while_it_is_held_is_made_again() {
+    for (made, at) in [("broker", "updateQueue"), ("operator", "createQueue"), ("operator", "addAddressSettings")] {
+        let mut bench = bench();
+        bench.started().await;
+        {
+            let mut state = bench.broker.state();
+            if made == "broker" {
+                state.addresses.insert("s/q".into(), vec!["ANYCAST".into()]);
+                state.queues.insert("s/q".into(), guest("s/q", true, "ANYCAST"));
+                state.by_itself.extend(["s/q".to_owned()]);
+            }
+            state.slow.insert(at, Duration::from_secs(1));
+            state.then.insert(at, |state| {
+                state.remove_queue("s/q");
+            });
+        }
+        bench.put("s/q", Class::Change, hold(queue("s/q")));
+        assert_eq!(bench.outcome().await.result, Ok(Done::Held));
+        assert_eq!(bench.broker.state().queues["s/q"].user, "waystation:o", "{made} {at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_address_made_on_purpose_or_with_stored_messages_is_nobodys_to_take_away() {
     for (by_itself, durable) in [(false, false), (true, true)] {
         let mut bench = bench();
