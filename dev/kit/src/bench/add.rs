@@ -39,9 +39,10 @@ pub(super) async fn run(stage: &mut Stage, rounds: usize) -> Result<Figures> {
         remove_twins(stage, &two).await?;
         let by_watch = bare.added(&two).await?;
         remove_twins(stage, &two).await?;
-        let began = Instant::now();
         let on_broker = match &mut broker {
             Some(broker) => {
+                broker.forget_settings().await?;
+                let began = Instant::now();
                 broker.make(&two).await?;
                 let took = began.elapsed();
                 broker.remove(&two).await?;

@@ -84,6 +84,19 @@ impl Management {
         self.all(addresses.iter().filter(|address| address.stored).flat_map(removals)).await
     }
 
+    /// Makes the broker forget which settings are in force for which name, as it does whenever a queue goes: the next
+    /// change of settings looks them up for every queue again. The operator's turn comes after removals, too.
+    pub async fn forget_settings(&mut self) -> Result<()> {
+        const NAME: &str = "bare.passing";
+        let queue = json!({ "name": NAME, "address": NAME, "routing-type": "ANYCAST", "durable": false, "auto-create-address": true });
+        let passing = [
+            ("createQueue", json!([queue.to_string(), false])),
+            ("destroyQueue", json!([NAME])),
+            ("deleteAddress", json!([NAME])),
+        ];
+        self.all(passing.into_iter()).await
+    }
+
     async fn all(&mut self, operations: impl Iterator<Item = Operation>) -> Result<()> {
         let mut open = 0;
         for (operation, parameters) in operations {
@@ -136,7 +149,8 @@ fn creations(address: &Planned) -> Vec<Operation> {
     settings.into_iter().chain(made).collect()
 }
 
-/// Settings of its own. What their change costs a broker does not depend on what they say.
+/// Settings of its own. What their change costs a broker does not depend on what they say, but on what it has forgotten:
+/// [`Management::forget_settings`].
 fn settings(address: &Planned) -> Option<serde_json::Value> {
     let attempts = address.spec["redelivery"]["maxAttempts"].as_u64()?;
     Some(json!({ "maxDeliveryAttempts": attempts, "redeliveryDelay": 200, "autoDeleteQueues": false }))
