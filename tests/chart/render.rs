@@ -113,6 +113,11 @@ async fn a_value_that_does_not_exist_or_cannot_be_is_refused() {
         "edge.replica=3",
         "replicas=-1",
         "operator.leaseDuration=soon",
+        // What the flags refuse.
+        "operator.leaseDuration=2s",
+        "operator.leaseDuration=2999ms",
+        "operator.resyncInterval=0s",
+        "operator.resyncInterval=500ms",
         "image.pullPolicy=Sometimes",
         "edge.ports.http=80",
         // The edge could keep the operator from leading.
@@ -122,6 +127,9 @@ async fn a_value_that_does_not_exist_or_cannot_be_is_refused() {
         let set = format!("--set={wrong}");
         let output = helm.run(&["template", "w", &chart.to_string_lossy(), "--namespace=here", &set]).await.unwrap();
         assert!(!output.status.success(), "{wrong} was taken");
+    }
+    for right in ["operator.leaseDuration=3s", "operator.leaseDuration=1m1s", "operator.resyncInterval=1h"] {
+        rendered("waystation", "here", &[&format!("--set={right}")]).await;
     }
 }
 
