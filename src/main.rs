@@ -9,11 +9,6 @@ use waystation::api::crds;
 use waystation::cli::{Cli, Command, CrdsArgs};
 use waystation::{operator, supervise};
 
-/// The model and what is read of the API server are many small allocations, most of them short-lived at a start: the
-/// system's allocator keeps their pages and takes twice as long (docs/performance.md).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Operator(args) => operator::process::run(args),
