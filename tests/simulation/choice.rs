@@ -57,21 +57,7 @@ impl Plan {
             // More must be asked for than there is room for, and nothing else be to blame.
             Lie::WideGate => {
                 plan.steps.retain(|step| keeps_terms(&step.action));
-                for (name, address) in NAMES.iter().zip(&PLACES[1..]) {
-                    let action = Action::CreateAddress {
-                        name: ("red", name),
-                        space: "one",
-                        address,
-                        kind: "anycast",
-                        topic: None,
-                        dead: None,
-                        expiry: None,
-                        when_empty: false,
-                        plan: Some("one"),
-                        forwards: 0,
-                    };
-                    plan.steps.push(Step { wait_ms: random.within(0..40), action });
-                }
+                create_all(&mut plan, random, "anycast");
             }
             // Passwords must change.
             Lie::OldPassword => {
@@ -93,6 +79,18 @@ impl Plan {
                     at = at.saturating_sub(random.within(4..8) as usize);
                     let (broker, drain) = (random.within(0..2) as usize, random.chance(600));
                     plan.steps.insert(at, Step { wait_ms: 0, action: Action::DrainBroker { broker, drain } });
+                }
+            }
+            // What has settled must be read anew, and nothing else give a reason to move.
+            Lie::FalseDrain => {
+                plan.setup.brokers = 2;
+                plan.setup.stream = false;
+                plan.setup.faults = Faults { api: 0, broker: 0, router: 0, ..plan.setup.faults };
+                plan.steps.retain(|step| keeps_terms(&step.action));
+                create_all(&mut plan, random, "queue");
+                plan.steps.push(Step { wait_ms: 0, action: Action::Quiet });
+                for replica in 0..plan.setup.replicas {
+                    plan.steps.push(Step { wait_ms: 0, action: Action::Crash { replica, down_ms: 100 } });
                 }
             }
             _ => {}
@@ -208,6 +206,25 @@ impl Focus {
             return random.one_of(&self.made);
         }
         (random.one_of(&SPACES[..self.namespaces * 2]), random.one_of(&PLACES))
+    }
+}
+
+/// Addresses of a plan are made, as many as there are names.
+fn create_all(plan: &mut Plan, random: &mut Random, kind: &'static str) {
+    for (name, address) in NAMES.iter().zip(&PLACES[1..]) {
+        let action = Action::CreateAddress {
+            name: ("red", name),
+            space: "one",
+            address,
+            kind,
+            topic: None,
+            dead: None,
+            expiry: None,
+            when_empty: false,
+            plan: Some("one"),
+            forwards: 0,
+        };
+        plan.steps.push(Step { wait_ms: random.within(0..40), action });
     }
 }
 

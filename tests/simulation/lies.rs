@@ -28,6 +28,8 @@ pub enum Lie {
     OpenWay,
     /// The operator reads of more room than a plan gives.
     WideGate,
+    /// Whoever lists RouterConfigs reads that the first broker is to be emptied.
+    FalseDrain,
     /// What changes in an EndpointSlice never reaches a watch.
     LostSlice,
     /// Services are said to be made, and are not.
@@ -51,7 +53,7 @@ pub enum Needs {
 }
 
 impl Lie {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::EarlyAnswer,
         Self::EmptyCount,
         Self::ForgottenFinalizer,
@@ -64,6 +66,7 @@ impl Lie {
         Self::SkippedRemoval,
         Self::OpenWay,
         Self::WideGate,
+        Self::FalseDrain,
         Self::LostSlice,
         Self::PhantomService,
         Self::ForgottenRemotes,
@@ -75,7 +78,7 @@ impl Lie {
     pub fn needs(self) -> Needs {
         match self {
             Self::EarlyRoute | Self::EagerListener | Self::ForgottenLinks | Self::SkippedRemoval => Needs::Routers,
-            Self::OpenWay | Self::WideGate => Needs::Plans,
+            Self::OpenWay | Self::WideGate | Self::FalseDrain => Needs::Plans,
             Self::LostSlice => Needs::Slices,
             Self::PhantomService => Needs::Endpoints,
             Self::ForgottenRemotes | Self::OldPassword | Self::LeftForwards => Needs::Remotes,

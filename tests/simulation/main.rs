@@ -124,6 +124,11 @@ fn finds_a_space_that_is_given_more_than_its_plan_has() {
 }
 
 #[test]
+fn finds_queues_that_move_and_nobody_asked_for_it() {
+    seeds::found_saying::<Plan>(Lie::FalseDrain, " and is on [");
+}
+
+#[test]
 fn finds_a_router_that_nobody_was_told_of() {
     found(Lie::LostSlice);
 }

@@ -167,6 +167,17 @@ pub fn found<S: Schedule>(lie: S::Lie) {
     assert!(caught.len() >= enough, "{lie:?} was found by {caught:?} alone of seeds {within:?}");
 }
 
+/// A planted bug is found, and first of all by what says this of it.
+pub fn found_saying<S: Schedule>(lie: S::Lie, words: &str) {
+    let (within, enough) = ENOUGH;
+    let says = |seed: &u64| {
+        let violations = S::with(lie, *seed).run(Some(lie), false).violations;
+        violations.iter().any(|violation| violation.contains(words))
+    };
+    let caught: Vec<u64> = within.clone().filter(says).take(enough).collect();
+    assert!(caught.len() >= enough, "{lie:?} was found to be {words:?} by {caught:?} alone of seeds {within:?}");
+}
+
 /// The first seeds, as many as `enough`, that find a planted bug.
 fn catching<S: Schedule>(lie: S::Lie, seeds: Range<u64>, enough: usize) -> Vec<u64> {
     let finds = |seed: &u64| !S::with(lie, *seed).run(Some(lie), false).violations.is_empty();

@@ -64,4 +64,14 @@ impl Surroundings for World {
             _ => false,
         }
     }
+
+    fn shows(&mut self, plural: Plural, object: &Value) -> Option<Value> {
+        // There must be something to move already.
+        if plural != Plural::RouterConfigs || self.settled.is_empty() || !self.lies(Lie::FalseDrain) {
+            return None;
+        }
+        let mut other = object.clone();
+        other["spec"]["messaging"]["brokers"]["external"]["hosts"][0]["drain"] = true.into();
+        Some(other)
+    }
 }

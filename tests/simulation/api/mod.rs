@@ -51,4 +51,8 @@ pub trait Surroundings: DerefMut<Target = Stage<Self::Lie>> + Send + 'static {
     fn told(&mut self, body: &Value);
     /// Whether a planted bug leaves this undone.
     fn omits(&mut self, deed: Deed) -> bool;
+    /// What a planted bug has a list show in the place of an object.
+    fn shows(&mut self, _: Plural, _: &Value) -> Option<Value> {
+        None
+    }
 }

@@ -328,7 +328,11 @@ impl<W: Surroundings> ApiServer<W> {
         let (selector, labels) = (Selector::of(ask), world.api.labels.clone());
         let of = |id: &Id| selector.takes(target, id, &labels);
         let (items, version, next) = world.api.list(of, limit, ask.param("continue"))?;
-        let items: Vec<String> = items.iter().map(|object| shown(object, ask.metadata_only)).collect();
+        let item = |object: &Arc<Value>| match world.shows(target.plural, object) {
+            Some(other) => shown(&other, ask.metadata_only),
+            None => shown(object, ask.metadata_only),
+        };
+        let items: Vec<String> = items.iter().map(item).collect();
         let metadata = json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
         let items = items.join(",");
         Ok(format!(r#"{{"apiVersion":"v1","kind":"List","items":[{items}],"metadata":{metadata}}}"#))
