@@ -7,7 +7,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod away;
+mod drift;
 mod endpoints;
+mod held;
 mod kills;
 mod moves;
 #[path = "../faults/observer.rs"]

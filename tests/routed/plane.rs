@@ -1,6 +1,6 @@
 //! A tenant whose data plane has routers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,7 +31,8 @@ impl Routed {
         Self::with(RouterOptions { policies: true, ..RouterOptions::default() }).await
     }
 
-    async fn with(options: RouterOptions) -> Result<Self> {
+    /// One with these options, under a name of its own.
+    pub async fn with(options: RouterOptions) -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let id = format!("R{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let router = Router::start(RouterOptions { id, ..options }).await?;
@@ -96,6 +97,37 @@ pub async fn router_state(tenant: &Tenant<'_>, router: &str, state: &str) -> Res
             Ok(row["message"].as_str().unwrap_or_default().to_owned())
         })
         .await
+}
+
+/// All that a router holds for the addresses of a tenant: type, the name for clients and the rest, one entity a text.
+pub async fn held(router: &Router, tenant: &Tenant<'_>) -> Result<BTreeSet<String>> {
+    let kinds: [(&str, &[&str]); 3] = [
+        ("address", &["pattern", "distribution", "waypoint"]),
+        ("autoLink", &["address", "direction", "externalAddress", "connection"]),
+        ("linkRoute", &["pattern", "direction", "connection"]),
+    ];
+    let mut manager = Management::connect(router).await?;
+    let (mut all, prefix) = (BTreeSet::new(), tenant.name(""));
+    for (kind, attributes) in kinds {
+        let of = format!("org.apache.qpid.dispatch.router.config.{kind}");
+        for row in manager.all_rows(&of, attributes, 500, 10).await? {
+            let shown: Vec<String> = row.iter().map(shown).collect();
+            if shown[0].starts_with(&prefix) {
+                let text = format!("{kind} {}", shown.join(" "));
+                ensure!(all.insert(text.clone()), "there are two of {text}");
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn shown(value: &fe2o3_amqp::types::primitives::Value) -> String {
+    use fe2o3_amqp::types::primitives::Value;
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => format!("{other:?}"),
+    }
 }
 
 /// How often each value of an attribute is on a router.

@@ -1,10 +1,11 @@
 //! What becomes of each type of address in a standard space, told by messages through a router.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 use waystation_kit::amqp_client::{Node, Outgoing};
+use waystation_kit::process::eventually;
 
-use crate::plane::{Routed, routed_plane};
+use crate::plane::{Routed, held, routed_plane};
 use crate::support::{Kind, MOMENT, SOON, World, arrived, nothing};
 
 #[tokio::test]
@@ -80,12 +81,22 @@ async fn a_topic_stands_beside_a_queue_whose_name_begins_with_its_own() -> Resul
     let tenant = world.tenant("routed-names").await?;
     routed_plane(&tenant, &[("broker", &world.broker)], &[("r1", &routed)]).await?;
     tenant.ready_address("news", json!({"type": "topic"})).await?;
+    tenant.ready_address("mine", json!({"type": "subscription", "topic": "news"})).await?;
     tenant.ready_address("sport", json!({"type": "queue", "address": "news.sport"})).await?;
     tenant.address("twin", json!({"type": "queue", "address": "news/sport"})).await?;
     tenant.reason(Kind::Address, "twin", "DuplicateAddress").await?;
-    let mut client = routed.router.client().await?;
-    client.send_text(&tenant.name("news.sport"), "goal").await?;
-    arrived(&client.receive(&tenant.name("news.sport"), 1, SOON).await?, &["goal"])
+    let (mut client, mut reader) = (routed.router.client().await?, routed.router.client().await?);
+    let (news, sport, mine) = (tenant.name("news"), tenant.name("news.sport"), tenant.subscription("news", "mine"));
+    let mut listener = reader.consumer(&news, Node::Topic).await?;
+    client.send_text(&sport, "goal").await?;
+    client.send_to(&news, Node::Topic, &[Outgoing::text("weather")]).await?;
+    // Each message came where it was sent to, and nowhere else.
+    arrived(&listener.receive(1, SOON).await?, &["weather"])?;
+    nothing(&listener.receive(1, MOMENT).await?)?;
+    arrived(&client.receive(&mine, 1, SOON).await?, &["weather"])?;
+    nothing(&client.receive(&mine, 1, MOMENT).await?)?;
+    arrived(&client.receive(&sport, 1, SOON).await?, &["goal"])?;
+    nothing(&client.receive(&sport, 1, MOMENT).await?)
 }
 
 #[tokio::test]
@@ -100,6 +111,15 @@ async fn a_queue_that_drains_lets_nothing_in_and_everything_out() -> Result<()> 
     client.send_all(&orders, &[Outgoing::text("one"), Outgoing::text("two")]).await?;
     tenant.delete(Kind::Address, "orders").await?;
     tenant.reason(Kind::Address, "orders", "Terminating").await?;
+    eventually(SOON, "the way in is closed", || async {
+        let all = held(&routed.router, &tenant).await?;
+        ensure!(!all.iter().any(|entity| entity.starts_with(&format!("autoLink {orders} out "))), "{all:?}");
+        Ok(())
+    })
+    .await?;
+    let mut sender = routed.router.client().await?;
+    let sent = tokio::time::timeout(MOMENT, sender.send_text(&orders, "late")).await;
+    ensure!(!matches!(sent, Ok(Ok(()))), "a message came in");
     arrived(&client.receive(&orders, 2, SOON).await?, &["one", "two"])?;
     tenant.gone(Kind::Address, "orders").await
 }
