@@ -42,12 +42,16 @@ pub enum TargetChange {
         /// Secret with user name and password, known to be readable.
         credentials_secret: Option<Key>,
     },
-    /// Connect anew, with the Secrets as they are now. The mailbox stays.
+    /// Connect anew, with the Secrets that are named now, as they are now. The mailbox stays.
     Reconnect {
         /// Which one.
         target: TargetId,
         /// The running one.
         incarnation: u64,
+        /// Secret with certificate and CA, known to be readable.
+        tls_secret: Option<Key>,
+        /// Secret with user name and password, known to be readable.
+        credentials_secret: Option<Key>,
     },
     /// Read everything again; the connection stays.
     Reread {

@@ -92,8 +92,6 @@ impl owner::Model for Owned {
 struct Running {
     incarnation: u64,
     work: Work,
-    tls_secret: Option<Key>,
-    credentials_secret: Option<Key>,
     ended: Stop,
 }
 
@@ -340,7 +338,7 @@ impl Dispatch {
                     meter: Arc::clone(&self.parts.meters) as _,
                 };
                 let work = Work::Broker { broker, mailbox, commands };
-                self.start(target, incarnation, work, (tls_secret, credentials_secret), drive.run());
+                self.start(target, incarnation, work, drive.run());
             }
             TargetChange::StartRouter { target, incarnation, router, owner, tls_secret, credentials_secret } => {
                 let link = self.router_link(&router, tls_secret.as_ref(), credentials_secret.as_ref());
@@ -361,14 +359,14 @@ impl Dispatch {
                     secrets: Arc::new(BrokerCredentials(self.parts.store.clone())),
                 };
                 let work = Work::Router { router, mailbox, commands };
-                self.start(target, incarnation, work, (tls_secret, credentials_secret), drive.run());
+                self.start(target, incarnation, work, drive.run());
             }
-            TargetChange::Reconnect { target, incarnation } => {
+            TargetChange::Reconnect { target, incarnation, tls_secret, credentials_secret } => {
                 let table = lock(&self.table);
                 let Some(running) = table.get(&target).filter(|running| running.incarnation == incarnation) else {
                     return;
                 };
-                let (tls, credentials) = (running.tls_secret.as_ref(), running.credentials_secret.as_ref());
+                let (tls, credentials) = (tls_secret.as_ref(), credentials_secret.as_ref());
                 match &running.work {
                     Work::Broker { broker, commands, .. } => {
                         let _ = commands.send(Command::Reconnect(self.broker_link(broker, tls, credentials)));
@@ -399,7 +397,6 @@ impl Dispatch {
         target: TargetId,
         incarnation: u64,
         work: Work,
-        (tls_secret, credentials_secret): (Option<Key>, Option<Key>),
         drive: impl Future<Output = ()> + Send + 'static,
     ) {
         self.stop(&target);
@@ -417,7 +414,7 @@ impl Dispatch {
         };
         // Nobody starts anything once the process ends.
         let _ = self.parts.starter.send(running.boxed());
-        lock(&self.table).insert(target, Running { incarnation, work, tls_secret, credentials_secret, ended });
+        lock(&self.table).insert(target, Running { incarnation, work, ended });
     }
 
     /// Stops a drive. Its successor waits for its end.

@@ -18,6 +18,7 @@ mod moves;
 mod observer;
 mod outage;
 mod plane;
+mod protected;
 mod remotes;
 mod restarts;
 mod returns;

@@ -149,13 +149,8 @@ impl Model {
     }
 
     fn secrets_of(&self, config: &ConfigState, plane: Plane) -> Secrets {
-        let object = &config.obj;
-        let named = match plane {
-            Plane::Broker => [&object.tls_secret, &object.credentials_secret],
-            Plane::Router => [&object.router_tls_secret, &object.router_credentials_secret],
-        };
         let mut revisions = [None, None];
-        for (revision, secret) in revisions.iter_mut().zip(named) {
+        for (revision, secret) in revisions.iter_mut().zip(named(&config.obj, plane)) {
             let Some(secret) = secret else { continue };
             match self.secrets.get(secret) {
                 None => return Secrets::Awaited,
@@ -245,6 +240,7 @@ impl Model {
             let Secrets::Known(tls, credentials) = self.secrets_of(config, plane) else { continue };
             let wanted = (tls, credentials);
             let Some(config) = self.configs.get_mut(key) else { return };
+            let [tls_secret, credentials_secret] = named(&config.obj, plane).map(Clone::clone);
             let mut busy = config.lines_mut().any(|(id, line)| id.plane == plane && line.rotating);
             for (target, line) in config.lines_mut().filter(|(id, _)| id.plane == plane) {
                 if !line.started() || line.revisions == wanted {
@@ -257,7 +253,9 @@ impl Model {
                     (busy, line.rotating) = (true, true);
                 }
                 line.revisions = wanted;
-                self.out.targets.push(TargetChange::Reconnect { target, incarnation: line.incarnation });
+                let (tls_secret, credentials_secret) = (tls_secret.clone(), credentials_secret.clone());
+                let incarnation = line.incarnation;
+                self.out.targets.push(TargetChange::Reconnect { target, incarnation, tls_secret, credentials_secret });
             }
         }
     }
@@ -400,5 +398,13 @@ impl ConfigState {
             self.targets.iter_mut().map(|(name, t)| (TargetId::broker(key.clone(), name.clone()), &mut t.line));
         let routers = self.routers.targets.iter_mut();
         brokers.chain(routers.map(|(name, r)| (TargetId::router(key.clone(), name.clone()), &mut r.line)))
+    }
+}
+
+/// The Secrets by which brokers or routers are reached: for TLS, and for the login.
+fn named(object: &input::RouterConfig, plane: Plane) -> [&Option<Key>; 2] {
+    match plane {
+        Plane::Broker => [&object.tls_secret, &object.credentials_secret],
+        Plane::Router => [&object.router_tls_secret, &object.router_credentials_secret],
     }
 }

@@ -1,6 +1,7 @@
 //! Secrets of brokers that are rotated, wrong, missing, or go with their namespace.
 
 use super::world::{NS, World, key};
+use crate::messaging::ids::Key;
 use crate::messaging::input::AddressType::*;
 use crate::messaging::input::{Input, Link};
 use crate::messaging::output::TargetChange;
@@ -34,6 +35,29 @@ fn a_rotated_secret_reconnects_one_target_at_a_time_and_a_missing_one_is_kept() 
 }
 
 #[test]
+fn a_secret_that_is_named_in_the_place_of_another_or_of_none_is_the_one_that_is_used() {
+    let mut w = World::bare();
+    w.config("rc", &["a"]);
+    w.advance(1_000);
+    let named = |w: &mut World| -> Vec<Option<Key>> {
+        let changes = w.model.settle(w.now).targets.into_iter();
+        let secret = changes.filter_map(|change| match change {
+            TargetChange::Reconnect { credentials_secret, .. } => Some(credentials_secret),
+            _ => None,
+        });
+        secret.collect()
+    };
+    for (number, secret) in [Some("one"), Some("two"), None].into_iter().enumerate() {
+        let secret = secret.map(key);
+        if let Some(secret) = &secret {
+            w.input(Input::Secret(secret.clone(), Some(number as u64)));
+        }
+        w.change_config(|c| c.credentials_secret = secret.clone());
+        assert_eq!(named(&mut w), [secret]);
+    }
+}
+
+#[test]
 fn contents_of_a_secret_that_no_broker_takes_cost_one_connection_and_not_all() {
     let mut w = World::bare();
     w.config("rc", &["a", "b"]);
@@ -43,7 +67,7 @@ fn contents_of_a_secret_that_no_broker_takes_cost_one_connection_and_not_all() {
     let reconnected = |w: &mut World| -> Vec<TargetChange> { w.model.settle(w.now).targets };
     w.input(Input::Secret(key("login"), Some(2)));
     let first = reconnected(&mut w);
-    let [TargetChange::Reconnect { target, incarnation }] = first.as_slice() else { panic!("{first:?}") };
+    let [TargetChange::Reconnect { target, incarnation, .. }] = first.as_slice() else { panic!("{first:?}") };
     assert_eq!(*target, w.id("a"));
     w.input(Input::Target(target.clone(), *incarnation, Link::Down("unknown password".into())));
     w.advance(60_000);
@@ -53,7 +77,7 @@ fn contents_of_a_secret_that_no_broker_takes_cost_one_connection_and_not_all() {
     // Others come: the one that is lost is tried at once, the one that serves only after it.
     w.input(Input::Secret(key("login"), Some(3)));
     let again = reconnected(&mut w);
-    let [TargetChange::Reconnect { target, incarnation }] = again.as_slice() else { panic!("{again:?}") };
+    let [TargetChange::Reconnect { target, incarnation, .. }] = again.as_slice() else { panic!("{again:?}") };
     assert_eq!(*target, w.id("a"));
     w.input(Input::Target(target.clone(), *incarnation, Link::Connected(None)));
     w.input(Input::Target(target.clone(), *incarnation, Link::Reading));

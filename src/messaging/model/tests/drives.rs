@@ -65,7 +65,7 @@ impl World {
                 broker.waiting.clear();
                 self.connect(&target);
             }
-            TargetChange::Reconnect { target, incarnation } => {
+            TargetChange::Reconnect { target, incarnation, .. } => {
                 self.input(Input::Target(target.clone(), incarnation, Link::Down("reconnecting".into())));
                 self.connect(&target);
             }

@@ -135,7 +135,7 @@ impl World {
                 router.waiting.clear();
                 self.connect_router(&target);
             }
-            TargetChange::Reconnect { target, incarnation } => {
+            TargetChange::Reconnect { target, incarnation, .. } => {
                 self.input(Input::Router(target.clone(), incarnation, RouterLink::Down("reconnecting".into())));
                 self.connect_router(&target);
             }
