@@ -247,6 +247,8 @@ pub(super) struct SlotState {
     pub confirmed: bool,
     /// A comparison in detail was refused: held by its name, its settings unknown.
     pub unverified: bool,
+    /// It is there, or may have been at some time: messages may lie in it.
+    pub had: bool,
     /// What is there may be destroyed to make room.
     pub replace: bool,
     /// Failed or NotEmpty attempts in a row.
@@ -267,6 +269,7 @@ impl SlotState {
             seen: true,
             confirmed: false,
             unverified: false,
+            had: true,
             replace: false,
             attempts: 0,
         }

@@ -123,7 +123,7 @@ impl Model {
         match outcome.result {
             Ok(Done::Held | Done::Repaired) => {
                 (state.progress, state.attempts, state.replace) = (Progress::Acked(mark), 0, false);
-                (state.unverified, state.confirmed) = (false, true);
+                (state.unverified, state.confirmed, state.had) = (false, true, true);
                 self.open_gates(id, slot);
             }
             Ok(Done::Gone) => {
