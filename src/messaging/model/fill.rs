@@ -247,7 +247,7 @@ impl Model {
             Some(_) if *slot == fence_slot() => false,
             // Nobody can want what looks like nothing of ours.
             Some(ours) if ours.starts_with("stray/") => false,
-            Some(_) if let Some(spared) = self.spares(slot) => spared,
+            Some(_) if let Some(spared) = self.spares(&id.config, slot) => spared,
             Some(ours) => ours.strip_prefix("connector/").is_none_or(|broker| config.targets.contains_key(broker)),
             None => self.unreadable(config.obj.single, slot) || self.may_stand_for(id, slot),
         };
