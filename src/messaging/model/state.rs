@@ -106,9 +106,12 @@ impl AddressState {
         self.held() || self.accepted
     }
 
-    /// Whether its newest form is in force and its status says so.
+    /// Whether its newest form is in force and its status says so, on every broker that holds it: one that has joined
+    /// is told of when routers lead there.
     pub fn settled(&self) -> bool {
-        self.ready && self.in_force == Some(self.obj.meta.generation)
+        let told = &self.told.latest().brokers;
+        let all_told = self.holds.iter().all(|id| told.contains(&id.name));
+        self.ready && self.in_force == Some(self.obj.meta.generation) && all_told
     }
 }
 
