@@ -206,6 +206,13 @@ impl Model {
             Some(RouteSay::Failed(words)) if self.failed_for_good(address) => {
                 return unready(reason::LINK_FAILED, words.clone());
             }
+            // A router that was filled anew has not looked yet: what was said may still be so.
+            Some(RouteSay::Held)
+                if self.said(address, &[reason::LINK_FAILED])
+                    && plan.route.as_ref().is_some_and(|route| !self.looked_at(route)) =>
+            {
+                return Say::Keep;
+            }
             _ => {}
         }
         if address.in_force == Some(address.obj.meta.generation) {
