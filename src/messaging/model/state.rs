@@ -106,11 +106,11 @@ impl AddressState {
         self.held() || self.accepted
     }
 
-    /// Whether its newest form is in force and its status says so, on every broker that holds it: one that has joined
-    /// is told of when routers lead there.
+    /// Whether its newest form is in force and its status says so, on the brokers that hold it and no others: one that
+    /// has joined is told of when routers lead there.
     pub fn settled(&self) -> bool {
         let told = &self.told.latest().brokers;
-        let all_told = self.holds.iter().all(|id| told.contains(&id.name));
+        let all_told = told.len() == self.holds.len() && self.holds.iter().all(|id| told.contains(&id.name));
         self.ready && self.in_force == Some(self.obj.meta.generation) && all_told
     }
 }

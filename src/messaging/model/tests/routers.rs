@@ -205,6 +205,20 @@ fn a_broker_that_joined_is_told_of_once_a_router_reaches_it() {
     assert_eq!(on(&w), ["b", "c"]);
 }
 
+/// A broker that left while nobody ran is named no more, though nothing else has changed.
+#[test]
+fn a_broker_that_left_while_nobody_ran_is_not_told_of_any_more() {
+    let mut w = World::routed(&["b", "c"], &["r"]);
+    w.address("dead", DeadLetter);
+    w.advance(3_000);
+    assert_eq!(w.addresses[&key("dead")].status.brokers.len(), 2);
+    w.configs.get_mut(&key("rc")).unwrap().brokers.pop();
+    w.restart();
+    w.advance(60_000);
+    assert_eq!(w.addresses[&key("dead")].status.brokers, ["b".into()]);
+    assert_eq!(w.ready("dead"), Some((true, reason::CONFIGURED)));
+}
+
 /// Whoever fills a router anew does not look at each link: what was said of one stays until somebody has.
 #[test]
 fn what_was_told_of_a_link_stays_until_it_was_looked_at_after_a_refill() {
