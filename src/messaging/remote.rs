@@ -165,16 +165,20 @@ pub fn phase(slot: &str, direction: Direction) -> Option<u8> {
     }
 }
 
-/// The namespace of the space that one of our own slots is about, if it is about one.
-pub fn namespace_of(slot: &str) -> Option<&str> {
-    let rest = match slot.strip_prefix("#connector/") {
-        Some(connection) => connection.split_once(MARK)?.0,
+/// The space that one of our own slots is about, if it is about one, and the connector, if it tells.
+pub fn about(slot: &str) -> Option<(Key, Option<&str>)> {
+    let connection = match slot.strip_prefix("#connector/") {
+        Some(connection) => connection,
         None => match slot.strip_prefix(FORWARD) {
             Some(rest) => rest.split(' ').nth(1)?,
-            None => slot.strip_prefix('#')?.strip_prefix(TAP)?,
+            None => {
+                let (space, _) = slot.strip_prefix('#')?.strip_prefix(TAP)?.split_once('/')?;
+                let (namespace, name) = space.split_once('.')?;
+                return Some((Key::new(namespace, name), None));
+            }
         },
     };
-    rest.split_once('.').map(|(namespace, _)| namespace)
+    of_connection(connection).map(|(space, connector)| (space, Some(connector)))
 }
 
 // === Which hosts ===
@@ -283,19 +287,19 @@ mod tests {
     fn names_tell_what_they_are_made_of() {
         let space = Key::new("team-a", "shop");
         let id = connection(&space, "eu");
-        assert_eq!(of_connection(&id), Some((space, "eu")));
+        assert_eq!(of_connection(&id), Some((space.clone(), "eu")));
         assert_eq!(of_connection("broker-0.svc:5672"), None);
         assert_eq!((in_words(&id), in_words("b")), ("connector eu".to_owned(), "broker b".to_owned()));
         let slot = forward_slot(Direction::Out, &id, "far/away", "team-a.shop/ör.ders");
         assert_eq!(address_of(&slot), "team-a.shop/ör.ders");
-        assert_eq!(namespace_of(&slot), Some("team-a"));
+        assert_eq!(about(&slot), Some((space.clone(), Some("eu"))));
         assert_ne!(slot, forward_slot(Direction::In, &id, "far/away", "team-a.shop/ör.ders"));
         let tap = tap_slot(&id, "far", "team-a.shop/news::team-a.shop/mine");
         assert_eq!(slot_at(address_of(&tap)), tap);
-        assert_eq!(namespace_of(&tap), Some("team-a"));
-        assert_eq!(namespace_of("#connector/team-a.shop>eu"), Some("team-a"));
+        assert_eq!(about(&tap), Some((space.clone(), None)));
+        assert_eq!(about("#connector/team-a.shop>eu"), Some((space, Some("eu"))));
         for other in ["#connector/b.c", "#ready", "#barrier", "team-a.shop/orders"] {
-            assert_eq!(namespace_of(other), None, "{other}");
+            assert_eq!(about(other), None, "{other}");
             assert_eq!(address_of(other), other);
         }
         assert_eq!(&*slot_at("team-a.shop/orders"), "team-a.shop/orders");

@@ -380,6 +380,8 @@ pub enum RouterLink {
     /// The links of these slots turned: the router's words where one is not active and stays so after it was made
     /// anew, none where all are active (again).
     Links(Vec<(Slot, Option<Arc<str>>)>),
+    /// All links have been looked at once on this connection, and what was found has been told.
+    Looked,
     /// The connector to this broker turned: none when it is up, else why not.
     Connector(Arc<str>, Option<Arc<str>>),
 }

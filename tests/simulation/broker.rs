@@ -111,21 +111,29 @@ impl Broker {
     }
 
     /// What one operation destroys: queues with their messages.
-    fn doomed(&self, call: &Call) -> Vec<(String, u64)> {
+    fn doomed(&self, call: &Call) -> Vec<Doomed> {
         let named = call.params.get(0).and_then(Value::as_str).unwrap_or_default();
-        let full = |queue: &waystation_kit::artemis_core::Queue| queue.messages > 0;
-        match call.operation {
-            "destroyQueue" => {
-                let queue = self.core.queue(named).filter(|queue| full(queue));
-                queue.map(|queue| (named.to_owned(), queue.messages)).into_iter().collect()
-            }
-            "deleteAddress" if call.params.get(1) == Some(&Value::Bool(true)) => {
-                let bound = self.core.queues().filter(|(_, queue)| queue.address == named && full(queue));
-                bound.map(|(name, queue)| (name.to_owned(), queue.messages)).collect()
-            }
-            _ => Vec::new(),
-        }
+        let all = self.core.queues().filter(|(_, queue)| queue.messages > 0);
+        let doomed = all.filter(|(name, queue)| match call.operation {
+            "destroyQueue" => *name == named,
+            "deleteAddress" => call.params.get(1) == Some(&Value::Bool(true)) && queue.address == named,
+            _ => false,
+        });
+        let doomed = doomed.map(|(name, queue)| Doomed {
+            queue: name.to_owned(),
+            messages: queue.messages,
+            consumer_of: (call.operation == "deleteAddress" && !queue.durable).then(|| queue.address.to_string()),
+        });
+        doomed.collect()
     }
+}
+
+/// A queue with messages that a command destroys.
+struct Doomed {
+    queue: String,
+    messages: u64,
+    /// It is a consumer's own, and goes with this address.
+    consumer_of: Option<String>,
 }
 
 impl Session {
@@ -478,8 +486,11 @@ fn carry_out(world: &mut World, identity: &str, host: &str, call: &Call) -> Resu
     }
     world.note(&line);
     if answer.is_ok() {
-        for (queue, messages) in doomed {
-            world.judge_destruction(host, &queue, messages);
+        for Doomed { queue, messages, consumer_of } in doomed {
+            match consumer_of {
+                Some(address) => world.judge_parting(host, &address, &queue, messages),
+                None => world.judge_destruction(host, &queue, messages),
+            }
         }
     }
     if let Some(broker) = world.brokers.get_mut(host) {

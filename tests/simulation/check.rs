@@ -11,6 +11,8 @@ use waystation_kit::artemis_core::Core;
 
 use crate::api::store::{Id, Plural, condition, deleting, finalizers, generation, uid};
 use crate::people::{CONFIGS, config_id};
+use crate::router::Router;
+use crate::router::things::Thing;
 use crate::run::{broker_name, host, text};
 use crate::terms::{all_drain, brokers_by_state, is_moving};
 use crate::wanted::Wanted;
@@ -394,6 +396,19 @@ impl Scene<'_> {
         }
     }
 
+    /// Whether a router that is no part of the RouterConfig any more, and still runs, has a link to an address: once
+    /// nothing says otherwise, its broker makes the address for it.
+    fn is_come_for(&self, config: &Value, host: &str, address: &str) -> bool {
+        let still: Vec<*const Router> = self.routers_of(config).map(|(_, router)| std::ptr::from_ref(router)).collect();
+        let left = self.world.routers.values().filter(|router| !still.contains(&std::ptr::from_ref(*router)));
+        let things = left.flat_map(|router| (0..CONFIGS.len()).flat_map(|index| router.things(index)));
+        let mut links = things.filter_map(|thing| match thing {
+            Thing::Link { address, broker, .. } => Some((address, broker)),
+            _ => None,
+        });
+        links.any(|(link, broker)| link == address && broker == host)
+    }
+
     /// Whatever is on a broker must stand for something.
     fn check_leftovers(&self, index: usize, found: &mut Vec<String>) {
         let Some(config) = self.configs[index].as_ref().filter(|config| !deleting(config)) else { return };
@@ -439,6 +454,7 @@ impl Scene<'_> {
                 } else {
                     stands(&name)
                         || broker.core.queues().any(|(_, queue)| queue.address == name && queue.user != "client")
+                        || what == "address" && self.is_come_for(config, text(&named["host"]), &name)
                 };
                 let forced = self.world.forced.iter().any(|prefix| name.starts_with(prefix.as_str()));
                 if !fine && !forced && !self.world.excused.contains(&name) {

@@ -298,7 +298,8 @@ pub fn act(story: &mut Story, action: &Action) {
             }
         }
         Action::ApiOutage(ms) => {
-            world.remotes.unsteady = true;
+            // Whose answer does not come must write again what may be there already.
+            (world.remotes.unsteady, world.accountable) = (true, false);
             world.api_down_until = Instant::now() + millis(*ms);
         }
         Action::CutWatches => {

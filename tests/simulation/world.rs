@@ -59,6 +59,7 @@ pub struct Written {
 #[derive(Clone, Debug)]
 struct Tomb {
     slot: String,
+    space: (String, String),
     uid: String,
     kind: String,
     topic: Option<String>,
@@ -278,6 +279,7 @@ impl World {
             let spec = &address["spec"];
             let tomb = Tomb {
                 slot: self.slot(address),
+                space: space_of(address),
                 uid: uid(address).to_owned(),
                 kind: spec["type"].as_str().unwrap_or_default().to_owned(),
                 topic: spec["topic"].as_str().map(str::to_owned),
@@ -286,7 +288,9 @@ impl World {
             };
             let finalized = !crate::api::store::finalizers(address).is_empty();
             let mut others = self.stage.api.all(Plural::Addresses).map(|(_, other)| other);
-            let heir = others.any(|other| uid(other) != tomb.uid && self.slot(other) == tomb.slot);
+            // Without prefixes, what has its name in another space is nobody's heir.
+            let same = |other: &Value| self.slot(other) == tomb.slot && space_of(other) == tomb.space;
+            let heir = others.any(|other| uid(other) != tomb.uid && same(other));
             if !finalized || heir {
                 // It goes before the operator has taken it in hand; or what it had is handed over, to one that may not
                 // be able to take it.
@@ -381,7 +385,8 @@ impl World {
         let heir = |tomb: &Tomb| {
             live.iter().any(|address| {
                 let (born, _) = self.births.get(uid(address)).copied().unwrap_or_default();
-                let same = address["spec"]["type"] == tomb.kind.as_str()
+                let same = space_of(address) == tomb.space
+                    && address["spec"]["type"] == tomb.kind.as_str()
                     && address["spec"]["topic"].as_str() == tomb.topic.as_deref();
                 uid(address) != tomb.uid && born < tomb.deleted_at && same
             })
@@ -394,9 +399,23 @@ impl World {
         }
     }
 
+    /// What a consumer that is attached to an address had not received yet was destroyed with the address, which only
+    /// happens when its Address goes.
+    pub fn judge_parting(&mut self, host: &str, address: &str, queue: &str, messages: u64) {
+        let multicast = |tomb: &&Tomb| matches!(&*tomb.kind, "topic" | "multicast");
+        if !self.tombs.iter().filter(multicast).any(|tomb| tomb.slot == address) {
+            self.violated(format!("{host}: queue {queue} with {messages} messages was destroyed"));
+        }
+    }
+
     /// A queue was made: what was deleted before and is gone does not excuse anything that happens to it.
     pub fn forget_tombs(&mut self, queue: &str) {
         let there: BTreeSet<String> = self.api.all(Plural::Addresses).map(|(_, a)| uid(a).to_owned()).collect();
         self.tombs.retain(|tomb| tomb.slot != queue || there.contains(&tomb.uid));
     }
+}
+
+fn space_of(address: &Value) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&address["metadata"]["namespace"]), text(&address["spec"]["addressSpace"]))
 }

@@ -120,7 +120,7 @@ impl Carrier {
             None => match self.call(api.get_opt(&id.key.name)).await.map_err(trouble)? {
                 Some(object) => {
                     let there = observe(id.kind, &object);
-                    let ours = there.owner.is_some_and(|(_, uid)| uid == owner);
+                    let ours = there.owner.as_ref().is_some_and(|(_, uid)| uid == owner);
                     if !ours {
                         return Err(Trouble::Refused(format!(
                             "{} {} is there already and belongs to somebody else: delete it, or give the endpoint \
@@ -128,6 +128,9 @@ impl Carrier {
                             id.kind.as_str(),
                             id.key.name
                         )));
+                    }
+                    if covers(id.kind, &there.body, &body) {
+                        return Ok(there);
                     }
                     Some(there.uid)
                 }

@@ -205,7 +205,7 @@ impl<'a> Carrier<'a> {
     async fn make(&self, slot: &Slot, entry: &Entry) -> Result<Made, Halt> {
         let wanted = entry.entities();
         let (there, strays) = self.known(slot);
-        let anew = self.is_anew(&wanted);
+        let anew = self.is_anew(&wanted) || self.was_interrupted(&wanted, &there);
         let same = |one: &Entity, other: &Entity| !anew && *one == without_credentials(other);
         let (kept, excess): (Vec<Entity>, Vec<Entity>) =
             there.into_iter().partition(|there| wanted.iter().any(|wanted| same(there, wanted)));
@@ -330,6 +330,18 @@ impl<'a> Carrier<'a> {
             },
             _ => false,
         })
+    }
+
+    /// Whether a connector may log in by what is no longer wanted though it is up: what belongs to it is not all there,
+    /// as when the process that was making it anew has ended.
+    fn was_interrupted(&self, wanted: &[Entity], there: &[Entity]) -> bool {
+        let unsure = wanted.iter().any(|entity| match entity {
+            Entity::Connector(connector) => {
+                connector.credentials.is_some() && !self.logins().contains_key(&connector.broker)
+            }
+            _ => false,
+        });
+        unsure && wanted.iter().any(|entity| !there.contains(&without_credentials(entity)))
     }
 
     fn credentials(&self, wanted: &[Entity]) -> Result<Credentials, Halt> {

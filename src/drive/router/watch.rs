@@ -171,6 +171,13 @@ impl Watch {
         due.map(|(slot, link, _)| (slot.clone(), link.clone())).take(RENEWALS).collect()
     }
 
+    /// Whether a link is not active that may yet become so, and is told of if it does not.
+    fn undecided(&self) -> bool {
+        let Troubles { links, told } = &*self.troubles();
+        let untold = links.iter().filter(|(slot, _)| !told.contains_key(*slot));
+        untold.flat_map(|(_, links)| links.values()).any(|trouble| !trouble.stays())
+    }
+
     fn edit(&self, slot: &Slot, link: &AutoLink, edit: impl FnOnce(&mut Trouble) -> bool) {
         let mut troubles = self.troubles();
         let Some(links) = troubles.links.get_mut(slot) else { return };
@@ -189,6 +196,7 @@ impl Carrier<'_> {
         let mut allowed = Instant::now() + QUIET;
         let mut next = allowed + PERIOD;
         let mut asked: Option<Instant> = None;
+        let (mut looks, mut looked) = (0, false);
         loop {
             tokio::select! {
                 biased;
@@ -215,6 +223,11 @@ impl Carrier<'_> {
                 Ok(()) => {}
                 Err(Halt::Dead(reason)) => return reason,
                 Err(Halt::Refused(words)) => tracing::warn!(words, "a link cannot be mended"),
+            }
+            looks += 1;
+            if !looked && (looks >= PATIENCE || !self.watch.undecided()) {
+                looked = true;
+                self.tell(Report::Looked);
             }
         }
     }

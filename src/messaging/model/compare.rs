@@ -127,6 +127,7 @@ impl Model {
                 seen: false,
                 confirmed: false,
                 unverified: false,
+                had: true,
                 replace: false,
                 attempts: 0,
             };

@@ -412,12 +412,8 @@ impl Model {
         }
         let want = match state.entry.queue {
             _ if seen && !drains => Want::Gone { only_if_empty: false },
-            Some(_) => Want::Gone { only_if_empty: true },
-            None => {
-                // An address without queues goes only with an Address that was seen to go.
-                self.forget(id, slot);
-                return;
-            }
+            // As the next comparison would: nothing that is in use.
+            _ => Want::Gone { only_if_empty: true },
         };
         let under_way = state.want == want && matches!(state.progress, Progress::Sent(_));
         state.want = want;
@@ -456,12 +452,7 @@ impl Model {
             if state.holder.is_some() || matches!(state.want, Want::Gone { .. }) {
                 continue;
             }
-            let queue = state.entry.queue.is_some();
-            if !queue && !state.seen {
-                self.forget(&id, &slot);
-                continue;
-            }
-            state.want = Want::Gone { only_if_empty: queue };
+            state.want = Want::Gone { only_if_empty: state.entry.queue.is_some() || !state.seen };
             self.send(&id, &slot, Class::Change);
         }
     }

@@ -32,7 +32,10 @@ impl Model {
                 router.fill.clear();
                 router.gone.clear();
                 router.connectors.clear();
+                router.renewals.clear();
                 let troubled = std::mem::take(&mut router.trouble);
+                router.looked = false;
+                router.unseen.extend(troubled.keys().cloned());
                 if serving {
                     router.readiness = Routed::Acked(acks);
                     router.line.turn(TargetState::Serving, "".into(), now);
@@ -74,6 +77,12 @@ impl Model {
                 self.mark_holders(&id.config, links.iter().map(|(slot, _)| slot));
                 return;
             }
+            RouterLink::Looked => {
+                router.looked = true;
+                let unseen = std::mem::take(&mut router.unseen);
+                self.mark_holders(&id.config, unseen.iter());
+                self.router_turned(id);
+            }
             RouterLink::Connector(broker, words) => {
                 let down = words.is_some();
                 let before = router.connectors.insert(broker.clone(), words);
@@ -97,14 +106,22 @@ impl Model {
 
     /// A connector that is down may be so for a login that has changed since it was made: the drive makes it anew where
     /// that is so.
-    fn renew_connector(&mut self, id: &TargetId, broker: &str) {
+    pub(super) fn renew_connector(&mut self, id: &TargetId, broker: &str) {
         let slot = connector_slot(broker);
         let Some(routers) = self.routers_mut(&id.config) else { return };
         let Some(place) = routers.targets.get(&id.name).map(|r| r.place) else { return };
         let Some(state) = routers.slots.get_mut(&slot) else { return };
-        if let Some(at) = state.at.get_mut(place).filter(|at| matches!(at, Routed::Acked(_))) {
-            *at = Routed::Needed;
-            self.send_route(&Route { config: id.config.clone(), slot }, Class::Change);
+        match state.at.get_mut(place) {
+            Some(at @ Routed::Acked(_)) => {
+                *at = Routed::Needed;
+                self.send_route(&Route { config: id.config.clone(), slot }, Class::Change);
+            }
+            Some(Routed::Sent(_)) => {
+                if let Some(router) = routers.targets.get_mut(&id.name) {
+                    router.renewals.insert(slot);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -247,7 +264,7 @@ impl Model {
             Some(_) if *slot == fence_slot() => false,
             // Nobody can want what looks like nothing of ours.
             Some(ours) if ours.starts_with("stray/") => false,
-            Some(_) if let Some(spared) = self.spares(slot) => spared,
+            Some(_) if let Some(spared) = self.spares(&id.config, slot) => spared,
             Some(ours) => ours.strip_prefix("connector/").is_none_or(|broker| config.targets.contains_key(broker)),
             None => self.unreadable(config.obj.single, slot) || self.may_stand_for(id, slot),
         };

@@ -153,6 +153,9 @@ impl Model {
             };
         };
         match self.route_say(&route) {
+            RouteSay::Held if before.is_some_and(|row| row.reason == reason::LINK_FAILED) && self.is_unseen(&route) => {
+                RowSay::Keep
+            }
             RouteSay::Held => RowSay::Say(true, reason::ACTIVE, "".into()),
             RouteSay::Refused(words) => RowSay::Say(false, reason::ROUTER_REFUSED, words),
             RouteSay::Unsupported(_) if before.is_some_and(|row| row.reason == reason::NOT_SUPPORTED_BY_ROUTER) => {

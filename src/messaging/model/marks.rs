@@ -56,6 +56,7 @@ impl Model {
         let spaces: Vec<Key> = lost.flat_map(|(_, spaces)| spaces).cloned().collect();
         for space in spaces {
             self.mark_addresses_of(&space);
+            self.dirty_spaces.insert(space);
         }
     }
 

@@ -12,8 +12,9 @@ use super::placing::rank;
 use super::quota::left_at;
 use super::routers::Routed;
 use super::routes::RouteSay;
-use super::state::{AddressState, ConfigState, Progress, Route};
-use crate::messaging::ids::{Key, TargetId};
+use super::state::{AddressState, ConfigState, Progress, Route, Want};
+use crate::messaging::broker::Class;
+use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::input::AddressType;
 use crate::messaging::status::Leaving;
 
@@ -78,6 +79,13 @@ impl Model {
         leaving.extend(address.placed.iter().map(|broker| (broker.clone(), Leaving::Migrating)));
         leaving.retain(|(broker, _)| !placed.contains(broker));
         leaving.sort_unstable();
+        let never = |broker: &Arc<str>| {
+            let state = config.targets.get(broker).and_then(|target| target.slots.get(&slot));
+            state.is_some_and(|state| !state.had && state.holder.as_ref() == Some(key))
+        };
+        // Where it never came to be there is nothing to leave.
+        let spared = leaving.extract_if(.., |(broker, _)| never(broker));
+        let spared: Vec<TargetId> = spared.map(|(broker, _)| TargetId::broker(name.clone(), broker)).collect();
         let before = address.placed.clone();
         let Some(config) = self.configs.get_mut(&name) else { return false };
         match short {
@@ -100,7 +108,24 @@ impl Model {
         if let Some(address) = self.addresses.get_mut(key) {
             (address.placed, address.leaving) = (placed, leaving);
         }
+        for id in spared {
+            self.take_back(key, &id, &slot);
+        }
         true
+    }
+
+    /// A broker was to hold a queue and never did: what may be on its way there goes again, and no messages with it.
+    fn take_back(&mut self, key: &Key, id: &TargetId, slot: &Slot) {
+        if let Some(state) = self.target_mut(id).and_then(|target| target.slots.get_mut(slot)) {
+            (state.holder, state.want) = (None, Want::Gone { only_if_empty: true });
+        }
+        let in_force = self.addresses.get(key).and_then(|address| address.in_force);
+        self.let_go(key, id);
+        if let Some(address) = self.addresses.get_mut(key) {
+            address.in_force = in_force;
+        }
+        self.send(id, slot, Class::Change);
+        self.open_gates(id, slot);
     }
 
     /// Takes a queue that leaves brokers one step further.

@@ -13,7 +13,7 @@ use super::{Known, Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::reason;
-use crate::messaging::remote::{ConnectorSpec, Row, connection, namespace_of, of_connection, refused};
+use crate::messaging::remote::{ConnectorSpec, Row, about, connection, of_connection, refused};
 use crate::messaging::router::{Connector, Entry, Remote, connector_slot, fence_slot};
 
 /// Routers that are named in a message.
@@ -322,13 +322,15 @@ impl Model {
         self.dirty_spaces.insert(space);
     }
 
-    /// Whether something about a remote host that a router has may be wanted by somebody who is not known well enough.
-    pub(super) fn spares(&self, slot: &str) -> Option<bool> {
-        let namespace = namespace_of(slot)?;
-        let spaces = self.spaces_of_namespace.get(namespace);
-        let mut spaces = spaces.into_iter().flatten().filter_map(|key| self.spaces.get(key));
-        let awaited = spaces.any(|space| space.remotes.values().any(|remote| remote.awaited));
-        Some(awaited || self.undecodable_in.contains_key(namespace))
+    /// Whether something about a remote host that a router of `config` has may be wanted by somebody who is not known
+    /// well enough.
+    pub(super) fn spares(&self, config: &Key, slot: &str) -> Option<bool> {
+        let (space, connector) = about(slot)?;
+        let state = self.spaces.get(&space).filter(|state| state.obj.config == *config);
+        let meant = |name: &str| connector.is_none_or(|connector| connector == name);
+        let mut remotes = state.into_iter().flat_map(|state| &state.remotes);
+        let awaited = remotes.any(|(name, remote)| remote.awaited && meant(name));
+        Some(awaited || self.undecodable_in.contains_key(&space.namespace))
     }
 
     /// Whether routers have nothing left of the connectors of a space that is deleted.

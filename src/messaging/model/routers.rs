@@ -85,6 +85,15 @@ pub(super) struct Router {
     pub trouble: Map<Slot, Arc<str>>,
     /// How its connectors are, as far as it was told on this connection: why one is down, none when it is up.
     pub connectors: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    /// Its links were looked at on this connection: one that is not in `trouble` is active.
+    pub looked: bool,
+    /// Slots that were in `trouble` on connections before this one, as long as it has not looked.
+    pub unseen: Set<Slot>,
+    /// Slots that were forgotten while a job of theirs waited for the connection: should they be wanted again, that job
+    /// must not come first.
+    pub stale: Set<Slot>,
+    /// Slots of connectors that were told to be down while a job of theirs was under way, which may not have known.
+    pub renewals: Set<Slot>,
 }
 
 impl Router {
@@ -102,6 +111,10 @@ impl Router {
             readiness: Routed::Needed,
             trouble: Map::default(),
             connectors: BTreeMap::new(),
+            looked: false,
+            unseen: Set::default(),
+            stale: Set::default(),
+            renewals: Set::default(),
         }
     }
 }

@@ -58,10 +58,7 @@ impl Model {
     pub(super) fn hold_route(&mut self, route: &Route, claim: RouteClaim) {
         let RouteClaim { tenant, holder, entry, generation, in_force } = claim;
         let Some(routers) = self.routers_mut(&route.config) else { return };
-        let fresh = |router: &Router| match in_force && !router.line.read_once {
-            true => Routed::Restored,
-            false => Routed::Needed,
-        };
+        let mut class = if in_force { Class::Repair } else { Class::Change };
         if let Some(state) = routers.slots.get_mut(&route.slot) {
             let entry = if state.wanted { after(&state.entry, entry) } else { entry };
             let same = state.wanted && state.entry == entry;
@@ -77,16 +74,23 @@ impl Model {
             (state.wanted, state.for_generation) = (true, generation);
         } else {
             let mut at = vec![Routed::Gone; routers.width()];
-            for router in routers.targets.values() {
+            for router in routers.targets.values_mut() {
+                let stale = router.stale.remove(&route.slot);
+                if stale {
+                    class = Class::Change;
+                }
                 if let Some(at) = at.get_mut(router.place) {
-                    *at = fresh(router);
+                    *at = match in_force && !router.line.read_once && !stale {
+                        true => Routed::Restored,
+                        false => Routed::Needed,
+                    };
                 }
             }
             let state = RouteState { tenant, holder, entry, wanted: true, for_generation: generation, at, attempts: 0 };
             routers.slots.insert(route.slot.clone(), state);
         }
         routers.leaving.remove(&route.slot);
-        self.send_route(route, if in_force { Class::Repair } else { Class::Change });
+        self.send_route(route, class);
     }
 
     /// Takes a slot that routers may have from before this process for an Address that goes.
@@ -142,6 +146,11 @@ impl Model {
         let left = routers.targets.values().any(|r| r.line.connected() && state.at.get(r.place) != Some(&Routed::Gone));
         if state.wanted || left {
             return false;
+        }
+        for router in routers.targets.values_mut() {
+            if matches!(state.at.get(router.place), Some(Routed::Sent(_))) {
+                router.stale.insert(route.slot.clone());
+            }
         }
         let holder = routers.slots.remove(&route.slot).and_then(|state| state.holder);
         routers.leaving.remove(&route.slot);
@@ -213,18 +222,18 @@ impl Model {
         }
         let (now, timing) = (self.now.mono_ms, self.timing.clone());
         let Some(routers) = self.routers_mut(&id.config) else { return };
-        let (Some(router), Some(state)) = (routers.targets.get_mut(&id.name), routers.slots.get_mut(&outcome.slot))
-        else {
-            return;
-        };
+        let Some(router) = routers.targets.get_mut(&id.name) else { return };
+        router.stale.remove(&outcome.slot);
+        let Some(state) = routers.slots.get_mut(&outcome.slot) else { return };
         let Some(at) = state.at.get_mut(router.place).filter(|at| **at == Routed::Sent(outcome.generation)) else {
             return;
         };
         let slot = outcome.slot;
-        let mut again = None;
+        let (mut again, mut renew) = (None, false);
         match outcome.result {
             Ok(Done::Held { trouble }) => {
                 (*at, state.attempts) = (Routed::Acked(mark), 0);
+                renew = router.renewals.remove(&slot);
                 match trouble {
                     Some(words) => router.trouble.insert(slot.clone(), words),
                     None => router.trouble.remove(&slot),
@@ -233,6 +242,7 @@ impl Model {
             Ok(Done::Gone) => {
                 *at = Routed::Gone;
                 router.trouble.remove(&slot);
+                router.renewals.remove(&slot);
                 if let Some(connection) = slot.strip_prefix("#connector/") {
                     router.connectors.remove(connection);
                 }
@@ -253,6 +263,9 @@ impl Model {
         self.remote_moved(&slot);
         let route = Route { config: id.config.clone(), slot };
         self.forget_route(&route);
+        if let Some(broker) = route.slot.strip_prefix("#connector/").filter(|_| renew) {
+            self.renew_connector(id, broker);
+        }
         if let Some(at) = again {
             self.wake_at(at, Timer::Slot(id.clone(), route.slot));
         }
@@ -305,6 +318,18 @@ impl Model {
             }
         }
         say
+    }
+
+    /// Whether every router that serves has looked at its links.
+    pub(super) fn looked_at(&self, route: &Route) -> bool {
+        let routers = self.configs.get(&route.config).into_iter().flat_map(|config| config.routers.targets.values());
+        routers.filter(|router| router.line.serving()).all(|router| router.looked)
+    }
+
+    /// Whether a router that serves had trouble with a link of it before it was connected anew, and has not looked since.
+    pub(super) fn is_unseen(&self, route: &Route) -> bool {
+        let routers = self.configs.get(&route.config).into_iter().flat_map(|config| config.routers.targets.values());
+        routers.filter(|router| router.line.serving()).any(|router| router.unseen.contains(&route.slot))
     }
 
     /// Makes every router hold a connector to every broker, and none to others.

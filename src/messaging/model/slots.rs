@@ -48,6 +48,7 @@ impl Model {
                 seen: false,
                 confirmed: false,
                 unverified: false,
+                had: restored || !target.line.read_once || target.contents.is_some(),
                 replace: false,
                 attempts: 0,
             };
@@ -171,6 +172,7 @@ impl Model {
             seen: false,
             confirmed: false,
             unverified: false,
+            had: true,
             replace: false,
             attempts: 0,
         });

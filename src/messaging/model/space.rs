@@ -47,11 +47,36 @@ impl Model {
         self.stale_spaces.insert(key.clone());
         let empty = !self.members.contains_key(key) && self.unreadable_address(&key.namespace).is_none();
         if empty && self.spaces.get(key).is_some_and(|s| s.obj.meta.deleting && !s.cleared) {
-            let cleared = self.clear_space(key) && self.remotes_gone(key);
+            let cleared = match self.space_out_of_reach(key) {
+                Some(text) => self.leave_space(key, &text),
+                None => self.clear_space(key) && self.remotes_gone(key),
+            };
             if let Some(space) = self.spaces.get_mut(key) {
                 space.cleared = cleared;
             }
         }
+    }
+
+    /// What brokers have of a space whose RouterConfig is not there, in words: nobody knows how they are reached.
+    pub(super) fn space_out_of_reach(&self, key: &Key) -> Option<String> {
+        // Without a prefix nothing is shared.
+        let shares = |space: &&SpaceState| space.told.latest().address_prefix.as_ref().is_some_and(|p| !p.is_empty());
+        self.spaces.get(key).filter(shares)?;
+        let words = self.unled(key)?;
+        Some(format!("{words}, and nothing else says how to reach its brokers, which may have settings of this space"))
+    }
+
+    /// Whether a space goes though nobody can take away what brokers have of it: somebody said so, or the RouterConfig
+    /// cannot come again. Tells of it.
+    fn leave_space(&mut self, key: &Key, words: &str) -> bool {
+        let Some(space) = self.spaces.get(key) else { return true };
+        let leaves = space.obj.meta.force_delete || self.going.contains(&space.obj.config.namespace);
+        if leaves {
+            let uid = space.obj.meta.uid.clone();
+            let text = format!("let go of: {words}: what is there stays there");
+            self.event(Kind::AddressSpace, key, &uid, true, reason::event::BROKER_LET_GO, text);
+        }
+        leaves
     }
 
     /// Takes away what a space shared on its broker; whether there is nothing left to wait for.
@@ -323,11 +348,18 @@ impl Model {
                 counted(total, "Address", "Addresses")
             );
             let message = match self.unreadable_address(&meta.key.namespace) {
-                Some(address) if total == 0 => format!(
+                _ if total > 0 => message,
+                Some(address) => format!(
                     "waits for Address {}, which cannot be read and may be in this space: correct it, or delete it",
                     address.name
                 ),
-                _ => message,
+                None => self.space_out_of_reach(&meta.key).map_or(message, |text| {
+                    format!(
+                        "{text}, which must be removed first: create that RouterConfig again; or let go of it: kubectl \
+                         annotate aspace -n {} {} waystation.dev/force-delete=true",
+                        meta.key.namespace, meta.key.name
+                    )
+                }),
             };
             // The count moves: it is told as often as the counts are.
             let due = space.written_ms.map_or(0, |at| at + self.timing.counts_ms);

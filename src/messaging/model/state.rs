@@ -106,9 +106,12 @@ impl AddressState {
         self.held() || self.accepted
     }
 
-    /// Whether its newest form is in force and its status says so.
+    /// Whether its newest form is in force and its status says so, on the brokers that hold it and no others: one that
+    /// has joined is told of when routers lead there.
     pub fn settled(&self) -> bool {
-        self.ready && self.in_force == Some(self.obj.meta.generation)
+        let told = &self.told.latest().brokers;
+        let all_told = told.len() == self.holds.len() && self.holds.iter().all(|id| told.contains(&id.name));
+        self.ready && self.in_force == Some(self.obj.meta.generation) && all_told
     }
 }
 
@@ -247,6 +250,8 @@ pub(super) struct SlotState {
     pub confirmed: bool,
     /// A comparison in detail was refused: held by its name, its settings unknown.
     pub unverified: bool,
+    /// It is there, or may have been at some time: messages may lie in it.
+    pub had: bool,
     /// What is there may be destroyed to make room.
     pub replace: bool,
     /// Failed or NotEmpty attempts in a row.
@@ -267,6 +272,7 @@ impl SlotState {
             seen: true,
             confirmed: false,
             unverified: false,
+            had: true,
             replace: false,
             attempts: 0,
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::state::{Progress, Target, Want};
+use super::state::{AddressState, Progress, Target, Want};
 use super::{Model, Timer};
 use crate::messaging::broker::{Class, Done, Outcome, is_ground};
 use crate::messaging::ids::{Kind, Plane, Slot, TargetId};
@@ -97,7 +97,9 @@ impl Model {
                 // What the RouterConfig says of it may have changed while nobody looked.
                 let (effective, generation, holder) = (state.effective, state.for_generation, state.holder.clone());
                 let address = holder.as_ref().and_then(|holder| self.addresses.get(holder));
-                if let Some(address) = address.filter(|a| a.effective != effective || a.in_force != Some(generation)) {
+                let news =
+                    |a: &&AddressState| a.effective != effective || a.in_force != Some(generation) || !a.settled();
+                if let Some(address) = address.filter(news) {
                     self.dirty_addresses.insert(address.obj.meta.key.clone());
                 }
             }
@@ -123,7 +125,7 @@ impl Model {
         match outcome.result {
             Ok(Done::Held | Done::Repaired) => {
                 (state.progress, state.attempts, state.replace) = (Progress::Acked(mark), 0, false);
-                (state.unverified, state.confirmed) = (false, true);
+                (state.unverified, state.confirmed, state.had) = (false, true, true);
                 self.open_gates(id, slot);
             }
             Ok(Done::Gone) => {

@@ -93,6 +93,7 @@ impl Model {
             // As for a process that begins with this status: once it is looked after again, all of it is looked at.
             address.in_force = None;
         }
+        let write = address.told.plan(wanted, finalizer, &mut self.seq);
         let settled = address.settled();
         if let Some(config) = address.route.as_ref().and_then(|route| self.configs.get_mut(&route.config)) {
             match settled {
@@ -100,7 +101,7 @@ impl Model {
                 false => drop(config.routers.unsettled.insert(key.clone())),
             }
         }
-        if let Some((status, change)) = address.told.plan(wanted, finalizer, &mut self.seq) {
+        if let Some((status, change)) = write {
             self.out.writes.push(Write {
                 kind: Kind::Address,
                 key: key.clone(),
@@ -204,6 +205,13 @@ impl Model {
             }
             Some(RouteSay::Failed(words)) if self.failed_for_good(address) => {
                 return unready(reason::LINK_FAILED, words.clone());
+            }
+            // A router that was filled anew has not looked yet: what was said may still be so.
+            Some(RouteSay::Held)
+                if self.said(address, &[reason::LINK_FAILED])
+                    && plan.route.as_ref().is_some_and(|route| !self.looked_at(route)) =>
+            {
+                return Say::Keep;
             }
             _ => {}
         }

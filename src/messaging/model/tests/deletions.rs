@@ -348,3 +348,21 @@ fn what_a_space_shared_is_taken_away_once() {
     let cleared = w.broker("b").log.iter().filter(|(slot, _)| crate::messaging::broker::is_ground(slot)).count();
     assert_eq!(cleared, 1);
 }
+
+/// Nobody told of its end, as when whoever led before has taken it away and the news of that come late.
+#[test]
+fn an_address_without_queues_that_vanished_unseen_goes_unless_it_is_in_use() {
+    for (used, standard) in [(false, false), (true, false), (false, true)] {
+        let mut w = if standard { World::routed(&["b"], &["r"]) } else { World::new() };
+        w.address("t", Topic);
+        w.run();
+        let slot = w.slot("t");
+        if used {
+            w.broker("b").used.insert(slot.clone());
+        }
+        w.vanish("t");
+        w.run();
+        assert_eq!(w.broker("b").addresses.contains_key(&slot), used);
+        assert_eq!(w.broker("b").marks.contains(&slot), used);
+    }
+}

@@ -1,6 +1,7 @@
 //! What is held by nobody who can be asked: a RouterConfig that is gone, and finalizers of others.
 
 use super::world::{NS, World, key};
+use crate::messaging::ids::Kind;
 use crate::messaging::input::AddressType::*;
 use crate::messaging::input::Input;
 use crate::messaging::reason;
@@ -89,20 +90,61 @@ fn what_a_broker_stores_holds_the_deletion_while_the_router_config_is_gone() {
 }
 
 #[test]
-fn what_a_space_shared_goes_once_a_router_config_leads_there_again() {
-    let mut w = World::new();
-    w.address("q", Queue);
-    w.run();
-    w.delete("q");
-    w.run();
-    let lost = w.lose_config("rc");
+fn what_a_space_shared_holds_its_deletion_while_the_router_config_is_gone() {
+    for (standard, restart, force) in
+        [(false, false, false), (false, true, true), (true, true, false), (true, false, true)]
+    {
+        let mut w = if standard { World::routed(&["b"], &["r"]) } else { World::new() };
+        w.address("q", Queue);
+        w.run();
+        w.delete("q");
+        w.advance(3_000);
+        let lost = w.lose_config("rc");
+        if restart {
+            w.restart();
+        }
+        w.delete_space("s");
+        w.advance(60_000);
+        let ready = w.spaces[&key("s")].status.ready.clone().unwrap();
+        assert_eq!((ready.status, ready.reason), (false, reason::TERMINATING), "{standard} {restart}");
+        for words in ["RouterConfig tenant/rc", "aspace -n tenant s waystation.dev/force-delete=true"] {
+            assert!(ready.message.contains(words), "{}", ready.message);
+        }
+        if force {
+            w.change_space("s", |s| s.meta.force_delete = true);
+            w.run();
+            assert!(!w.spaces.contains_key(&key("s")));
+            assert!(w.events.iter().any(|event| event.reason == "BrokerLetGo" && event.kind == Kind::AddressSpace));
+            assert!(!w.broker("b").settings.is_empty());
+        }
+        w.make_config_again(lost);
+        // What was let go of is left over, and found by a comparison.
+        w.advance(1_300_000);
+        assert!(!w.spaces.contains_key(&key("s")));
+        assert!(w.broker("b").settings.is_empty(), "{:?}", w.broker("b").settings);
+    }
+}
+
+#[test]
+fn a_space_that_shares_nothing_waits_for_no_router_config() {
+    let mut w = World::bare();
+    w.space("s");
+    w.advance(10_000);
     w.delete_space("s");
-    w.advance(60_000);
-    assert!(!w.spaces.contains_key(&key("s")), "settings hold no messages: nothing waits for them");
-    assert!(w.broker("b").settings.contains_key("tenant.s.#") || w.broker("b").settings.contains_key("tenant.s/*.#"));
-    w.make_config_again(lost);
-    w.advance(1_300_000);
-    assert!(w.broker("b").settings.is_empty(), "{:?}", w.broker("b").settings);
+    w.advance(10_000);
+    assert!(!w.spaces.contains_key(&key("s")), "it was never taken");
+}
+
+#[test]
+fn a_space_in_a_namespace_that_goes_does_not_wait_for_a_router_config_that_is_gone() {
+    let mut w = World::new();
+    w.lose_config("rc");
+    w.delete_space("s");
+    w.advance(10_000);
+    assert!(w.spaces.contains_key(&key("s")));
+    w.input(Input::NamespaceGoing(NS.into()));
+    w.advance(10_000);
+    assert!(!w.spaces.contains_key(&key("s")));
 }
 
 #[test]

@@ -236,3 +236,20 @@ fn a_queue_that_moves_and_is_deleted_goes_from_everywhere() {
     assert!(!w.has_queue("b", "q") && !w.has_queue("c", "q"));
     assert_eq!(w.links("q"), []);
 }
+
+#[test]
+fn a_broker_that_never_got_a_queue_is_not_left_but_forgotten() {
+    let mut w = world(&["b", "c"]);
+    w.broker("b").slow = true;
+    w.address_with("q", Queue, |a| a.plan = Some("one".into()));
+    w.run();
+    assert!(!w.has_queue("b", "q"));
+    w.drain(0, true);
+    assert_eq!(w.ready("q"), Some((true, crate::messaging::reason::CONFIGURED)));
+    assert_eq!(w.addresses[&key("q")].status.brokers, ["c".into()]);
+    assert_eq!(w.told_leaving("q"), []);
+    assert_eq!(w.links("q"), [("c".to_owned(), In), ("c".to_owned(), Out)]);
+    w.broker("b").slow = false;
+    w.advance(60_000);
+    assert!(!w.has_queue("b", "q") && w.has_queue("c", "q"));
+}

@@ -490,3 +490,43 @@ fn what_nobody_wants_goes_unless_somebody_cannot_be_read() {
     assert!(!w.held("r1").contains_key(&connector_slot(&stray)));
     assert!(w.held("r1").contains_key(&connector_slot(&unsure)));
 }
+
+/// A login may have changed while a job was under way that did not know that the connection is down.
+#[test]
+fn a_connector_that_goes_down_during_its_job_is_looked_at_once_more() {
+    let mut w = world();
+    let (target, incarnation, slot) = (w.router_id("r1"), w.router("r1").incarnation, connector_slot(&id("eu")));
+    w.router("r1").slow = true;
+    w.change_space("s", |s| s.connectors[0].hosts[0].host = "us.example".into());
+    w.run();
+    let words = Some("unauthorized".into());
+    w.input(Input::Router(target, incarnation, RouterLink::Connector(id("eu"), words)));
+    w.run();
+    w.router("r1").log.clear();
+    w.router("r1").slow = false;
+    w.advance(60_000);
+    let jobs = w.router("r1").log.iter().filter(|(at, _)| *at == slot).count();
+    assert_eq!(jobs, 2);
+}
+
+/// What one space waits for spares nothing of another.
+#[test]
+fn what_is_left_of_a_space_goes_though_another_of_its_namespace_waits_for_a_secret() {
+    let mut w = World::routed(&["b"], &["r1"]);
+    w.change_config(|c| c.connectors = Some(ConnectorRules::default()));
+    w.space("u");
+    w.login = Some(Some(1));
+    w.change_space("s", |s| s.connectors = vec![connector("eu", &["eu.example"])]);
+    w.change_space("u", |s| {
+        s.connectors = vec![ConnectorSpec { credentials: Some(key("login")), ..connector("us", &["us.example"]) }];
+    });
+    w.tell_login();
+    w.advance(60_000);
+    assert_eq!(remote_slots(&w, "r1").iter().filter(|slot| slot.contains("connector")).count(), 2);
+    w.login = None;
+    w.spaces.remove(&key("s"));
+    w.restart();
+    w.advance(60_000);
+    let left: Vec<String> = remote_slots(&w, "r1").into_iter().filter(|slot| slot.contains("connector")).collect();
+    assert_eq!(left, [connector_slot(&connection(&key("u"), "us")).to_string()]);
+}

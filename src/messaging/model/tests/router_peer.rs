@@ -20,6 +20,8 @@ pub struct Router {
     pub failing: BTreeSet<Slot>,
     /// Brokers that its connectors do not reach.
     pub cut: BTreeSet<Arc<str>>,
+    /// Nobody has looked at its links on this connection.
+    pub unseen: bool,
     /// Answers are held back.
     pub slow: bool,
     pub abilities: Abilities,
@@ -49,7 +51,9 @@ impl Router {
             Wish::Hold(entry) => {
                 assert_eq!(entry.lacks(self.abilities), None, "{}: sent to a router that cannot", job.slot);
                 self.held.insert(job.slot.clone(), entry.clone());
-                let trouble = self.failing.contains(&job.slot).then(|| "no route".into());
+                // What is filled in is looked at later.
+                let looked = job.class == crate::messaging::broker::Class::Change;
+                let trouble = (looked && self.failing.contains(&job.slot)).then(|| "no route".into());
                 Ok(Done::Held { trouble })
             }
         }
@@ -115,6 +119,9 @@ impl World {
                 self.input(Input::Router(id.clone(), incarnation, RouterLink::Connector(broker.into(), words)));
             }
             self.reread_router(id);
+            if !router.unseen {
+                self.input(Input::Router(id.clone(), incarnation, RouterLink::Looked));
+            }
         } else {
             self.input(Input::Router(id.clone(), incarnation, RouterLink::Down("connection refused".into())));
         }
@@ -184,6 +191,12 @@ impl World {
             }
         }
         worked
+    }
+
+    /// The drive has looked at all links.
+    pub fn looked(&mut self, name: &str) {
+        let (id, incarnation) = (self.router_id(name), self.router(name).incarnation);
+        self.input(Input::Router(id, incarnation, RouterLink::Looked));
     }
 
     /// A link of the slot fails, or works again, and the drive has seen it.

@@ -187,6 +187,87 @@ fn a_link_that_fails_is_told_once_and_taken_back() {
     assert_eq!(w.writes("q"), 3);
 }
 
+/// A broker that joined is told of whenever the router has its connection: then, and not with the next other event.
+#[test]
+fn a_broker_that_joined_is_told_of_once_a_router_reaches_it() {
+    let mut w = World::routed(&["b"], &["r"]);
+    w.address("dead", DeadLetter);
+    w.advance(3_000);
+    let on = |w: &World| w.addresses[&key("dead")].status.brokers.iter().map(ToString::to_string).collect::<Vec<_>>();
+    w.router("r").cut.insert("c".into());
+    w.add_broker("c");
+    w.advance(60_000);
+    assert_eq!(on(&w), ["b"]);
+    let (id, incarnation) = (w.router_id("r"), w.router("r").incarnation);
+    w.router("r").cut.clear();
+    w.input(crate::messaging::input::Input::Router(id, incarnation, RouterLink::Connector("c".into(), None)));
+    w.run();
+    assert_eq!(on(&w), ["b", "c"]);
+}
+
+/// A broker that left while nobody ran is named no more, though nothing else has changed.
+#[test]
+fn a_broker_that_left_while_nobody_ran_is_not_told_of_any_more() {
+    let mut w = World::routed(&["b", "c"], &["r"]);
+    w.address("dead", DeadLetter);
+    w.advance(3_000);
+    assert_eq!(w.addresses[&key("dead")].status.brokers.len(), 2);
+    w.configs.get_mut(&key("rc")).unwrap().brokers.pop();
+    w.restart();
+    w.advance(60_000);
+    assert_eq!(w.addresses[&key("dead")].status.brokers, ["b".into()]);
+    assert_eq!(w.ready("dead"), Some((true, reason::CONFIGURED)));
+}
+
+/// Whoever fills a router anew does not look at each link: what was said of one stays until somebody has.
+#[test]
+fn what_was_told_of_a_link_stays_until_it_was_looked_at_after_a_refill() {
+    for works in [false, true] {
+        let mut w = World::routed(&["b"], &["r1"]);
+        w.address("q", Queue);
+        w.run();
+        let slot = w.slot("q");
+        w.link("r1", &slot, true);
+        w.advance(5_000);
+        let (said, writes) = (w.message("q"), w.writes("q"));
+        w.router("r1").unseen = true;
+        w.router_down("r1");
+        w.run();
+        w.router_up("r1");
+        w.advance(3_000);
+        assert!(w.router("r1").serving());
+        assert_eq!((w.ready("q"), w.message("q")), (Some((false, reason::LINK_FAILED)), said));
+        if works {
+            w.router("r1").failing.clear();
+        } else {
+            w.link("r1", &slot, true);
+        }
+        w.looked("r1");
+        w.advance(3_000);
+        let now = if works { (true, reason::CONFIGURED) } else { (false, reason::LINK_FAILED) };
+        assert_eq!((w.ready("q"), w.writes("q")), (Some(now), writes + usize::from(works)));
+    }
+}
+
+/// A job that waited while its router was away is not carried out once its slot is wanted again.
+#[test]
+fn a_removal_that_nobody_wants_any_more_is_not_carried_out() {
+    let mut w = World::routed(&["b", "c"], &["r"]);
+    w.advance(3_000);
+    let slot = connector_slot("c");
+    assert!(w.router("r").held.contains_key(&slot));
+    w.router_cut("r");
+    let brokers = w.configs[&key("rc")].brokers.clone();
+    w.change_config(|c| drop(c.brokers.pop()));
+    w.advance(3_000);
+    w.change_config(|c| c.brokers = brokers);
+    w.advance(3_000);
+    w.router_up("r");
+    w.advance(3_000);
+    assert!(w.router("r").held.contains_key(&slot));
+    assert!(!w.router("r").log.contains(&(slot, "gone")));
+}
+
 #[test]
 fn links_of_a_connector_that_is_down_are_its_matter() {
     let mut w = routed();

@@ -48,6 +48,23 @@ async fn a_link_that_fails_is_told_with_the_answer_and_again_when_it_works() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn that_links_were_looked_at_is_told_once_and_after_what_was_found() {
+    let mut bench = Bench::connected().await;
+    bench.router.state().failing.insert("s/q".into(), 1_000);
+    bench.put("s/q", Turn::Repair, hold(queue("b")));
+    let mut told = Vec::new();
+    while told.last() != Some(&Report::Looked) {
+        told.push(bench.report().await);
+    }
+    let found = Report::Links(vec![("s/q".into(), Some(failed("from")))]);
+    assert!(told.contains(&found), "{told:?}");
+    sleep(Duration::from_secs(300)).await;
+    while let Ok(report) = bench.reports.try_recv() {
+        assert_ne!(report, Report::Looked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_link_that_fails_later_is_made_anew_and_told_if_that_does_not_help() {
     let mut bench = Bench::connected().await;
     for slot in ["s/p", "s/q"] {
