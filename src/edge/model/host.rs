@@ -208,6 +208,8 @@ impl Model {
             (_, Some(_)) => true,
         };
         let namer = speakers.heard.iter().find(|(_, options)| options.get(Opt::ClientCa).is_some());
+        // What the RouterConfig names is the Secret of that name in the namespace that the host belongs to.
+        let namer = namer.or_else(|| speakers.heard.first());
         let (Some((ingress, _)), Some(text)) = (namer, named) else { return Clients::Nobody };
         let object = Object::new(Kind::Ingress, ingress.meta.key.clone());
         let Some(key) = owned_secret(&object, text, None, out) else { return Clients::Nobody };
