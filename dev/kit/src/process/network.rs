@@ -61,5 +61,7 @@ pub async fn inside_own_network(test: &str) -> Result<bool> {
         ended.success() && output.contains("1 passed"),
         "{test} in a network namespace of its own ({ended}; it needs unshare, ip and leave to use them):\n{output}"
     );
+    // For those who look: what it has printed.
+    print!("{output}");
     Ok(false)
 }
