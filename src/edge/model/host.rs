@@ -91,8 +91,8 @@ impl Model {
             return HostDecision { owner: speakers.owner, tls, deny, client: None };
         }
         let mut flags = String::from("-");
-        let kinds = |kind| index.routes.iter().any(|route| route.kind == kind);
-        let cases = [(kinds(PathKind::Exact), 'e'), (kinds(PathKind::Regex), 'r')];
+        let (exact, regex) = index.kinds();
+        let cases = [(exact, 'e'), (regex, 'r')];
         flags.extend(cases.into_iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag));
         if levels.is(Opt::Hsts) {
             flags.push('h');
