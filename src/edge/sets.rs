@@ -155,6 +155,14 @@ impl<T: Ord> Few<T> {
         self.iter().next()
     }
 
+    /// The last in order.
+    pub fn last(&self) -> Option<&T> {
+        match self {
+            Self::Some(some) => some.iter().next_back(),
+            Self::Many(many) => many.last(),
+        }
+    }
+
     /// Members, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let (some, many) = match self {
@@ -195,6 +203,7 @@ mod tests {
                 assert_eq!(few.remove(&member), plain.remove(&member));
             }
             assert!(few.iter().eq(plain.iter()) && few.len() == plain.len() && few.first() == plain.first());
+            assert_eq!(few.last(), plain.last());
             assert_eq!(few.contains(&member), plain.contains(&member));
         }
         let a: Sorted<u8> = [3, 1, 2, 3].into_iter().collect();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use waystation::edge::ids::Kind;
-use waystation::edge::input::{Ingress, Input, PathType, Secret, Service};
+use waystation::edge::ids::{Key, Kind};
+use waystation::edge::input::{Ingress, Input, PathType, RouterConfig, Secret, Service};
 use waystation_kit::process::inside_own_network;
 
 use crate::edge::Edge;
@@ -53,12 +53,32 @@ fn objects(edge: &Edge) -> Result<Vec<Object>> {
     let leaves = [edge.authority.server("first", &[HOST])?, edge.authority.server("second", &[HOST])?];
     let authority = edge.authority.certificate();
     let object = |kind, name, make: Box<dyn Fn(i64, bool) -> Input>| Object { kind, name, make };
+    let config = edge.config.clone();
     Ok(vec![
+        object(
+            Kind::IngressClass,
+            "batch",
+            // The second leads nowhere: whoever is of this class is served no more.
+            Box::new(|_, second| {
+                let elsewhere = Key::new("edge", if second { "another" } else { "main" });
+                Input::IngressClass(site::class("batch", Some(elsewhere)).into())
+            }),
+        ),
+        object(
+            Kind::RouterConfig,
+            "main",
+            Box::new(move |_, second| {
+                let options = if second { [("timeout-connect", "9s")] } else { [("hsts", "true")] };
+                let options = options.map(|(name, value)| (name.into(), value.into())).into();
+                Input::RouterConfig(RouterConfig { options, any_owner: second, ..config.clone() }.into())
+            }),
+        ),
         object(
             Kind::Ingress,
             "batch",
             Box::new(|created, second| {
                 let mut ingress = Ingress { meta: meta("batch", created), ..site::ingress("batch", 1, HOST, "batch") };
+                ingress.class = Some("batch".into());
                 ingress.tls = vec![site::tls(HOST, Some("cert"))];
                 let said = [("auth-secret", "users"), ("auth-tls-secret", "ca"), ("allow-list", "127.0.0.0/8")];
                 let more = if second { ("timeout-server", "7s") } else { ("limit-rps", "100000") };

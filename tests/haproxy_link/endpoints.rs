@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use waystation::edge::ids::Kind;
-use waystation::edge::input::{BackendRef, EndpointSlice, Input, Port, ServicePort};
+use waystation::edge::input::{BackendRef, EndpointSlice, Input, Port, Service, ServicePort};
 use waystation_kit::process::inside_own_network;
 
 use crate::asking::{Edges, at_of, get};
@@ -267,6 +267,54 @@ async fn requests_go_to_those_who_may_take_them_at_their_own_ports() -> Result<(
     world.site.put(Input::Service(outside.into()));
     world.now_at("outside", &["10.77.4.9"]).await?;
     world.expect("outside", &["10.77.4.9:8080"]).await?;
+    world.ends(began).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_families_that_one_is_asked_which_the_service_names_first() -> Result<()> {
+    if !inside_own_network("endpoints::of_two_families_that_one_is_asked_which_the_service_names_first").await? {
+        return Ok(());
+    }
+    let mut world = World::new(&["both"]).await?;
+    let (leaf, authority) = (world.site.edge.authority.server("six", &["behind.test"])?, world.edges.authority.clone());
+    // Where a machine knows no IPv6, nobody answers there; what HAProxy is told of is the same.
+    let six = match tokio::net::TcpListener::bind("[fd00:77::1]:0").await {
+        Ok(_) => Some(Reflector::start("[fd00:77::1]:8080".parse()?, &leaf, &authority).await?),
+        Err(_) => None,
+    };
+    // One pod in both, a slice for each.
+    let slices = |four: &[&str], six: &[&str]| {
+        let mut other = site::slice("both", 8080, six);
+        other.key.name = "both-6".into();
+        [site::slice("both", 8080, four), other].map(|slice| Input::EndpointSlice(slice.into()))
+    };
+    let service = |ipv6_first: bool| Input::Service(Service { ipv6_first, ..site::service("both") }.into());
+    world.site.begin().await?;
+    let began = world.site.edge.haproxy.info().await?.pid;
+    for (first, fours, sixes, at) in [
+        (false, &["10.77.1.1"][..], &["fd00:77::1"][..], "10.77.1.1:8080"),
+        (true, &["10.77.1.1"], &["fd00:77::1"], "[fd00:77::1]:8080"),
+        // The other one is better than none.
+        (true, &["10.77.1.1"], &[], "10.77.1.1:8080"),
+        (true, &["10.77.1.1"], &["!fd00:77::1"], "10.77.1.1:8080"),
+        (false, &["!10.77.1.1"], &["fd00:77::1"], "[fd00:77::1]:8080"),
+        (false, &[], &["fd00:77::1"], "[fd00:77::1]:8080"),
+        // Nothing inside the machine or the link, in neither family.
+        (true, &["10.77.1.1"], &["::1", "fe80::1", "::ffff:127.0.0.1"], ""),
+        (false, &["127.0.0.1"], &["::1"], ""),
+        (false, &["10.77.1.1"], &["fd00:77::1"], "10.77.1.1:8080"),
+    ] {
+        world.site.put(service(first));
+        slices(fours, sixes).into_iter().for_each(|slice| world.site.put(slice));
+        world.site.in_force().await?;
+        let asked = match (at, &six) {
+            ("", _) => world.nobody("both").await,
+            (at, Some(_)) => world.expect("both", &[at]).await,
+            (at, None) if at.starts_with('[') => Ok(()),
+            (at, None) => world.expect("both", &[at]).await,
+        };
+        asked.with_context(|| format!("IPv6 first: {first}, at {fours:?} and {sixes:?}"))?;
+    }
     world.ends(began).await
 }
 

@@ -4,6 +4,7 @@
 // The lints know only functions marked `#[test]` as test code.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod alike;
 mod asking;
 mod batches;
 mod certificates;

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use waystation::drive::haproxy::actor::{Batch, Report};
 use waystation::edge::ids::{Key, Kind};
 use waystation::edge::input::{
-    Annotations, BackendRef, Endpoint, EndpointSlice, Ingress, Input, Meta, PathRule, PathType, Port, Rule, Secret,
-    Service, ServicePort, Tls,
+    Annotations, BackendRef, Endpoint, EndpointSlice, Ingress, IngressClass, Input, Meta, PathRule, PathType, Port,
+    Rule, Secret, Service, ServicePort, Tls,
 };
-use waystation::edge::model::Model;
+use waystation::edge::model::{CONTROLLER, Model};
 use waystation::edge::wanted::{MapName, Slot, Value};
 use waystation_kit::pki::Leaf;
 
@@ -55,6 +55,10 @@ impl Site {
 
     /// An object was made or changed.
     pub fn put(&mut self, input: Input) {
+        if let Input::RouterConfig(config) = &input {
+            // What one that is gone said goes on to count.
+            self.edge.config = (**config).clone();
+        }
         self.objects.insert(place(&input), input.clone());
         self.model.apply(input);
     }
@@ -175,7 +179,7 @@ impl Site {
 }
 
 /// All that a model decides, with every Secret answered that it asks for, and every name.
-fn settled(model: &mut Model, objects: &Objects, names: &BTreeMap<Arc<str>, Arc<[IpAddr]>>) -> Vec<Batch> {
+pub fn settled(model: &mut Model, objects: &Objects, names: &BTreeMap<Arc<str>, Arc<[IpAddr]>>) -> Vec<Batch> {
     let mut batches = Vec::new();
     loop {
         let mut settled = model.settle();
@@ -279,12 +283,14 @@ pub fn same(what: &str, a: &BTreeMap<String, Vec<String>>, b: &BTreeMap<String, 
 // === Objects ===
 
 /// Kind and name.
-fn place(input: &Input) -> (Kind, Arc<str>) {
+pub fn place(input: &Input) -> (Kind, Arc<str>) {
     match input {
         Input::Ingress(o) => (Kind::Ingress, o.meta.key.name.clone()),
         Input::Service(o) => (Kind::Service, o.meta.key.name.clone()),
         Input::EndpointSlice(o) => (Kind::EndpointSlice, o.key.name.clone()),
         Input::Secret(o) => (Kind::Secret, o.meta.key.name.clone()),
+        Input::IngressClass(o) => (Kind::IngressClass, o.name.clone()),
+        Input::RouterConfig(o) => (Kind::RouterConfig, o.meta.key.name.clone()),
         other => panic!("{other:?} is nothing that is put"),
     }
 }
@@ -300,6 +306,11 @@ pub fn annotations<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> A
     let all: BTreeMap<Arc<str>, Arc<str>> =
         pairs.into_iter().map(|(name, value)| (key(name).into(), value.into())).collect();
     all.into_iter().collect()
+}
+
+/// An IngressClass of ours, which leads to that RouterConfig; none: to the one that its name belongs to.
+pub fn class(name: &str, to: Option<Key>) -> IngressClass {
+    IngressClass { name: name.into(), controller: CONTROLLER.into(), parameters: to, default: false }
 }
 
 /// A headless Service with the port 80, called `http`.

@@ -1,12 +1,12 @@
 //! A storm of changes of every kind, under traffic: no request fails, no WebSocket drops, nothing is reloaded; and in the
 //! end model, process and files are what they would be if all that had been there from the start.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use waystation::edge::ids::Kind;
-use waystation::edge::input::{Input, PathType};
+use waystation::edge::ids::{Key, Kind};
+use waystation::edge::input::{IngressClass, Input, PathType};
 use waystation::engine::jitter::Jitter;
 use waystation_kit::pki::Leaf;
 use waystation_kit::process::inside_own_network;
@@ -21,7 +21,9 @@ const STEADY: usize = 4;
 /// Hosts that come and go.
 const OTHERS: usize = 60;
 const ENDPOINTS: usize = 8;
-const SOCKETS: usize = 24;
+const SOCKETS: usize = 100;
+/// Classes of others that come, go and lead elsewhere.
+const CLASSES: [&str; 2] = ["one", "two"];
 
 /// What may be said of a host that must go on to answer.
 const HARMLESS: &[(&str, &str)] = &[
@@ -34,7 +36,17 @@ const HARMLESS: &[(&str, &str)] = &[
     ("cors-enable", "true"),
     ("limit-connections", "100000"),
     ("allow-list", "127.0.0.0/8"),
-    ("max-connections", "200"),
+    ("maxconn-server", "2000"),
+];
+
+/// What the RouterConfig may say of all.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("timeout-connect", "9s"),
+    ("hsts", "true"),
+    ("balance", "leastconn"),
+    ("affinity", "cookie"),
+    ("ssl-redirect-code", "302"),
+    ("response-set-headers", "X-Of-All: 1"),
 ];
 
 /// What may be said of others.
@@ -63,6 +75,8 @@ struct Storm {
     site: Site,
     leaves: Vec<Leaf>,
     dice: Jitter,
+    /// Whether what is made may be out of reach.
+    begun: bool,
 }
 
 impl Storm {
@@ -71,7 +85,7 @@ impl Storm {
         edge.default = edge.authority.server("default", &["t.com"])?;
         let leaves = (0..8).map(|number| edge.authority.server(&format!("leaf {number}"), &["t.com"]));
         let leaves = leaves.collect::<Result<Vec<_>>>()?;
-        let mut storm = Self { site: Site::new(edge), leaves, dice: Jitter::seeded(5) };
+        let mut storm = Self { site: Site::new(edge), leaves, dice: Jitter::seeded(5), begun: false };
         for number in 0..STEADY {
             storm.service(&format!("s{number}"));
             storm.endpoints(&format!("s{number}"), &[number, number + 4]);
@@ -86,9 +100,16 @@ impl Storm {
             storm.certificate(&format!("cert{number}"), number);
         }
         storm.secret("users", &[("auth", "ann::open sesame\n")]);
+        for class in CLASSES {
+            storm.site.put(Input::IngressClass(site::class(class, Some(storm.config())).into()));
+        }
         let authority = storm.site.edge.authority.certificate();
         storm.secret("ca", &[("ca.crt", &authority)]);
         Ok(storm)
+    }
+
+    fn config(&self) -> Key {
+        self.site.edge.config.meta.key.clone()
     }
 
     fn roll(&self, below: usize) -> usize {
@@ -124,8 +145,38 @@ impl Storm {
         if name.starts_with('c') && self.roll(3) == 0 {
             ingress.tls = vec![site::tls(&host, Some(&secret))];
         }
+        if self.begun && name.starts_with('c') {
+            // Also that of nobody, or of whichever is the default.
+            ingress.class = match self.roll(6) {
+                0 => None,
+                1 | 2 => Some(CLASSES[self.roll(CLASSES.len())].into()),
+                _ => ingress.class,
+            };
+        }
         ingress.annotations = site::annotations(options.iter().copied());
         self.site.put(Input::Ingress(ingress.into()));
+    }
+
+    /// A class comes, goes, leads elsewhere, or is the one of those who name none.
+    fn class(&mut self) {
+        let name = CLASSES[self.roll(CLASSES.len())];
+        if self.roll(3) == 0 && self.site.take(Kind::IngressClass, name) {
+            return;
+        }
+        let to = if self.roll(3) == 0 { Key::new("edge", "another") } else { self.config() };
+        let class = IngressClass { default: self.roll(2) == 0, ..site::class(name, Some(to)) };
+        self.site.put(Input::IngressClass(class.into()));
+    }
+
+    /// The RouterConfig says something else, of which nothing needs a reload.
+    fn reconfigure(&mut self) {
+        let mut config = self.site.edge.config.clone();
+        let options = self.some_of(DEFAULTS).into_iter().collect::<BTreeMap<_, _>>();
+        config.options = options.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        config.any_owner = self.roll(2) == 0;
+        config.default_certificate =
+            (self.roll(2) == 0).then(|| Key::new(site::NAMESPACE, format!("cert{}", self.roll(6))));
+        self.site.put(Input::RouterConfig(config.into()));
     }
 
     fn secret(&mut self, name: &str, data: &[(&str, &str)]) {
@@ -145,7 +196,9 @@ impl Storm {
     fn change(&mut self) {
         let other = format!("c{}", self.roll(OTHERS));
         let steady = format!("s{}", self.roll(STEADY));
-        match self.roll(10) {
+        match self.roll(12) {
+            10 => self.class(),
+            11 => self.reconfigure(),
             0 | 1 => {
                 let first = self.roll(ENDPOINTS);
                 let numbers: Vec<usize> = (0..1 + self.roll(3)).map(|more| (first + more) % ENDPOINTS).collect();
@@ -198,15 +251,22 @@ async fn changes_of_every_kind_disturb_nobody_and_leave_nothing_behind() -> Resu
 
     let mut sockets = Vec::new();
     for number in 0..SOCKETS {
-        let host = if number % 2 == 0 { format!("s{}.com", number % STEADY) } else { format!("c{number}.com") };
+        let host = match number % 2 {
+            0 => format!("s{}.com", number % STEADY),
+            _ => format!("c{}.com", number % OTHERS),
+        };
         sockets.push(Socket::open(http, &host).await?);
     }
-    let rest = Duration::from_millis(4);
+    let rest = Duration::from_millis(1);
     let loads = [
         Load::paced(http, "s0.com", 200, rest),
         Load::paced(http, "s1.com", 1, rest),
         Load::paced(http, "s2.com", 5, rest),
         Load::paced(http, "s3.com", 50, rest),
+        Load::paced(http, "s0.com", 1000, rest),
+        Load::paced(http, "s1.com", 1000, rest),
+        Load::paced(http, "s2.com", 1000, rest),
+        Load::paced(http, "s3.com", 2, rest),
         // A host without routes: what counts is that it is answered.
         Load::by_tls(
             https,
@@ -220,7 +280,9 @@ async fn changes_of_every_kind_disturb_nobody_and_leave_nothing_behind() -> Resu
         ),
     ];
 
+    storm.begun = true;
     let mut done = 0;
+    let start = Instant::now();
     while done < CHANGES && !loads.iter().any(Load::failed) {
         // Several of them may come at once.
         for _ in 0..1 + storm.roll(3) {
@@ -235,7 +297,7 @@ async fn changes_of_every_kind_disturb_nobody_and_leave_nothing_behind() -> Resu
     }
     storm.site.edge.in_force().await?;
 
-    let mut requests = 0;
+    let (took, mut requests) = (start.elapsed(), 0);
     for load in loads {
         let ended = load.end().await;
         requests += ended.with_context(|| format!("after {done} changes, the last of them {:#?}", storm.site.last))?;
@@ -244,7 +306,11 @@ async fn changes_of_every_kind_disturb_nobody_and_leave_nothing_behind() -> Resu
     for socket in sockets {
         messages += socket.end().await?;
     }
-    ensure!(requests > 1000 && messages > 1000, "{requests} requests, {messages} messages");
+    let rate = requests as f64 / took.as_secs_f64();
+    println!(
+        "{done} changes, {requests} requests ({rate:.0}/s), {messages} messages of {SOCKETS} WebSockets in {took:.1?}"
+    );
+    ensure!(requests > 1000 && messages > 10 * SOCKETS, "{requests} requests, {messages} messages");
     ensure!(storm.site.edge.haproxy.info().await?.pid == began, "another process");
 
     storm.site.undisturbed().await?;

@@ -49,7 +49,8 @@ impl Model {
         let mut values: Vec<(Slot, String)> = Vec::new();
         for (slot, value) in self.wanted.slots() {
             let (Slot::Map(map, key), Value::Text(text)) = (slot, value) else { continue };
-            if key.is_empty() || key.contains([' ', '\n']) || text.contains('\n') {
+            // An entry without a value would take in the next line.
+            if key.is_empty() || key.contains([' ', '\n']) || text.trim().is_empty() || text.contains('\n') {
                 return Err(format!("{slot:?}: {text:?} does not fit in a line"));
             }
             match map {

@@ -91,8 +91,8 @@ impl Model {
             return HostDecision { owner: speakers.owner, tls, deny, client: None };
         }
         let mut flags = String::from("-");
-        let kinds = |kind| index.routes.iter().any(|route| route.kind == kind);
-        let cases = [(kinds(PathKind::Exact), 'e'), (kinds(PathKind::Regex), 'r')];
+        let (exact, regex) = index.kinds();
+        let cases = [(exact, 'e'), (regex, 'r')];
         flags.extend(cases.into_iter().filter(|(holds, _)| *holds).map(|(_, flag)| flag));
         if levels.is(Opt::Hsts) {
             flags.push('h');
@@ -208,6 +208,8 @@ impl Model {
             (_, Some(_)) => true,
         };
         let namer = speakers.heard.iter().find(|(_, options)| options.get(Opt::ClientCa).is_some());
+        // What the RouterConfig names is the Secret of that name in the namespace that the host belongs to.
+        let namer = namer.or_else(|| speakers.heard.first());
         let (Some((ingress, _)), Some(text)) = (namer, named) else { return Clients::Nobody };
         let object = Object::new(Kind::Ingress, ingress.meta.key.clone());
         let Some(key) = owned_secret(&object, text, None, out) else { return Clients::Nobody };

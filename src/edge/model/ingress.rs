@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::Model;
-use super::state::Claims;
+use super::state::{Claims, Face, HostIndex};
 use super::unit::{Need, Outcome, Reason, Unit};
 use crate::edge::ids::{Key, Kind, Object};
 use crate::edge::input::{Allowed, BackendRef, Ingress, LabelTest, PathType, Port, Requirement, RouterConfig, Service};
 use crate::edge::names;
-use crate::edge::options::{Opt, Options, Value};
+use crate::edge::options::{Opt, Options, Scope, Value};
 use crate::edge::route::{BackendId, Claim, DEFAULT_HOST, PathKind, Rank, RouteKey, Target};
 use crate::edge::sets::Sorted;
 
@@ -105,6 +105,13 @@ impl Model {
     /// Puts claims in the place of those before, and marks what they touch.
     fn index(&mut self, key: &Key, new: Collected) {
         let old = self.decided.claims.remove(key).unwrap_or_default();
+        let hosts: Sorted<Arc<str>> = old.hosts.iter().chain(&new.claims.hosts).cloned().collect();
+        let faces: Vec<Option<Face>> =
+            hosts.iter().map(|host| self.indexes.hosts.get(host).map(HostIndex::face)).collect();
+        // Of a host that is passed through, all goes where its root goes.
+        let roots = old.routes.iter().map(|(route, _)| route).chain(new.routes.iter().map(|(route, ..)| route));
+        let roots: Sorted<Arc<str>> = roots.filter(|r| &*r.path == "/").map(|r| r.host.clone()).collect();
+        let speaks = old.speaks || new.claims.speaks;
         if old.ours != new.claims.ours {
             self.decided.served_touched.entry(key.clone()).or_insert(old.ours);
             if new.claims.ours {
@@ -154,12 +161,14 @@ impl Model {
                 self.indexes.backends.entry(backend.clone()).or_default().insert(rank.clone());
             }
         }
-        for host in old.hosts.iter().chain(&new.claims.hosts) {
+        for (host, before) in hosts.iter().zip(faces) {
             let empty = self.indexes.hosts.get(host).is_some_and(|i| i.ingresses.is_empty() && i.routes.is_empty());
             if empty {
                 self.indexes.hosts.remove(host);
             }
-            self.dirty.insert(Unit::Host(host.clone()));
+            if speaks || roots.contains(host) || before != self.indexes.hosts.get(host).map(HostIndex::face) {
+                self.dirty.insert(Unit::Host(host.clone()));
+            }
         }
         for backend in old.backends.iter().chain(&new.claims.backends) {
             self.dirty.insert(Unit::Backend(backend.clone()));
@@ -207,6 +216,10 @@ fn collect(ingress: &Ingress, options: &Arc<Options>, out: &mut Outcome) -> Coll
     let mut all =
         Collected { claims: Claims { ours: true, rank: Some(rank.into()), ..Claims::default() }, routes: Vec::new() };
     tell_options(key, options, out);
+    let of_host = |opt: Opt| opt.definition().scope == Scope::Host;
+    all.claims.speaks = !ingress.tls.is_empty()
+        || options.iter().any(|(opt, _)| of_host(opt))
+        || options.bad.iter().any(|bad| of_host(bad.opt));
     let mut index = 0;
     let mut add = |all: &mut Collected,
                    host: &Arc<str>,

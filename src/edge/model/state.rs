@@ -9,7 +9,7 @@ use crate::edge::address::Networks;
 use crate::edge::ids::Key;
 use crate::edge::input::{EndpointSlice, Ingress, IngressClass, RouterConfig, Secret, Service};
 use crate::edge::options::Options;
-use crate::edge::route::{BackendId, Claim, Rank, RouteKey};
+use crate::edge::route::{BackendId, Claim, PathKind, Rank, RouteKey};
 use crate::edge::sets::{Few, Sorted};
 use crate::maps::Map;
 
@@ -46,6 +46,8 @@ pub(super) struct Claims {
     /// Whether it is ours to serve.
     pub ours: bool,
     pub rank: Option<Arc<Rank>>,
+    /// Whether it says anything that counts for its hosts as a whole.
+    pub speaks: bool,
     /// With their places in the object.
     pub routes: Vec<(Arc<RouteKey>, u32)>,
     pub hosts: Sorted<Arc<str>>,
@@ -109,6 +111,28 @@ pub(super) struct HostIndex {
     /// Ingresses with a rule or a certificate for it, oldest first.
     pub ingresses: Few<Arc<Rank>>,
     pub routes: Few<Arc<RouteKey>>,
+}
+
+impl HostIndex {
+    /// Whether it has exact paths, and regular expressions. Kinds stand in this order.
+    pub fn kinds(&self) -> (bool, bool) {
+        let is = |route: Option<&Arc<RouteKey>>, kind| route.is_some_and(|route| route.kind == kind);
+        (is(self.routes.first(), PathKind::Exact), is(self.routes.last(), PathKind::Regex))
+    }
+
+    /// All that a decision about the host looks at, besides those who speak for it: as long as it is the same, one of
+    /// very many who say nothing makes no difference.
+    pub fn face(&self) -> Face {
+        Face { first: self.ingresses.first().cloned(), kinds: self.kinds(), routed: !self.routes.is_empty() }
+    }
+}
+
+/// See [`HostIndex::face`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Face {
+    first: Option<Arc<Rank>>,
+    kinds: (bool, bool),
+    routed: bool,
 }
 
 /// What was decided of a backend.

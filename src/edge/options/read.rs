@@ -83,8 +83,8 @@ impl Options {
                 Some(alias) => (alias.convert)(trimmed),
                 None => Ok(trimmed.to_owned()),
             };
-            // A converter that has nothing to say of this value.
-            if converted.as_deref() == Ok("") && place.alias.is_some() {
+            // A converter that has nothing to say of this value; that of an empty one is to be told, or denies, as with us.
+            if converted.as_deref() == Ok("") && place.alias.is_some() && !trimmed.is_empty() {
                 continue;
             }
             match converted.and_then(|text| (place.opt.definition().parse)(&text)) {

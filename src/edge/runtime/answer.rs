@@ -73,6 +73,7 @@ impl Answer {
             Kind::AbortStore => Self::Done,
             Kind::DelStore | Kind::DelCrtList if has("in use") => Self::Busy,
             Kind::DelStore | Kind::DelCrtList if has("doesn't exist") || has("does not exist") => Self::Missing,
+            Kind::DelCrtList if has("can't be found in crt-list") => Self::Missing,
             Kind::DelStore | Kind::DelCrtList if has("deleted") => Self::Done,
             Kind::DelStore | Kind::DelCrtList => refused(),
             Kind::SetMap | Kind::DelMap => match last {
@@ -133,6 +134,7 @@ mod tests {
         let inconsistent =
             "inconsistencies between private key and certificate loaded '/c/z.pem'.\nCan't commit /c/z.pem!";
         let several = "Can't delete the entry: found the certificate '/c/z.pem' in several entries, please specify a line number preceded by colons (3, 4)!";
+        let elsewhere = "Can't delete the entry: certificate '/c/z.pem' can't be found in crt-list '/c.list'!";
         let cases: &[(Kind, &str, Answer)] = &[
             (Kind::AddBackend, "New backend registered.", Done),
             (Kind::AddBackend, used, Already),
@@ -180,6 +182,7 @@ mod tests {
                 refused("Can't edit the crt-list: certificate '/c/n.pem' does not exist!"),
             ),
             (Kind::DelCrtList, several, refused(several)),
+            (Kind::DelCrtList, elsewhere, Missing),
             (Kind::SetMap, "", Done),
             (Kind::SetMap, "entry not found.", Missing),
             (Kind::SetMap, "Missing value for key 'k2'.", refused("Missing value for key 'k2'.")),

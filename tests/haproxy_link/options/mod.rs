@@ -4,6 +4,7 @@
 //! A case is one option. All cases are gone through at once, each with a host, an Ingress and a Service of its own; what
 //! is expected at a step is asked of every one before the next step is taken.
 
+mod aliases;
 mod cases;
 mod hosts;
 mod paths;
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use waystation::edge::ids::Kind;
-use waystation::edge::input::{Input, Tls};
+use waystation::edge::input::{Ingress, Input, Tls};
 use waystation::edge::options::{Scope, TABLE};
 use waystation::supervise::verifier;
 use waystation_kit::pki::{Authority, Leaf};
@@ -52,6 +53,48 @@ pub struct Props {
     pub ann_too: Leaf,
     /// With one of that in `other-ca`.
     pub bob: Leaf,
+}
+
+/// Secrets and Services that cases name, besides their own.
+fn common(props: &Props, authority: &str, other: &str) -> Vec<Input> {
+    let mut objects = Vec::new();
+    for (name, data) in [
+        ("ca", &[("ca.crt", authority)][..]),
+        ("other-ca", &[("ca.crt", other)]),
+        ("users", &[("auth", "ann::open sesame\n")]),
+        ("others", &[("auth", "bob::open sesame\n")]),
+        ("broken", &[("ca.crt", "nonsense"), ("auth", "nonsense"), ("tls.crt", "x"), ("tls.key", "x")]),
+    ] {
+        objects.push(Input::Secret(site::secret(name, data).into()));
+    }
+    for (name, leaf) in [("ann", &props.ann), ("ann-too", &props.ann_too)] {
+        objects.push(Input::Secret(site::certificate(name, leaf).into()));
+    }
+    for (name, at) in [("spare", "10.77.240.1"), ("spare-too", "10.77.240.2")] {
+        objects.push(Input::Service(site::service(name).into()));
+        objects.push(Input::EndpointSlice(site::slice(name, 8080, &[at]).into()));
+    }
+    objects
+}
+
+/// The Service and the endpoints of a case.
+fn served(case: &Case, number: usize) -> [Input; 2] {
+    let mut service = site::service(&case.name);
+    service.cluster_ip = Some("10.77.230.1".parse().unwrap());
+    let at = (1..=case.endpoints).map(|endpoint| format!("10.77.{number}.{endpoint}")).collect::<Vec<_>>();
+    let at: Vec<&str> = at.iter().map(String::as_str).collect();
+    [Input::Service(service.into()), Input::EndpointSlice(site::slice(&case.name, case.port, &at).into())]
+}
+
+/// An Ingress of a case that says this.
+fn ingress(case: &Case, name: &str, created_s: i64, path: &str, said: &[(&str, &str)]) -> Ingress {
+    let mut ingress = site::ingress(name, created_s, &case.host(), &case.name);
+    ingress.rules[0].paths = vec![site::path(path, case.kind, &case.name)];
+    if case.tls {
+        ingress.tls = vec![Tls { hosts: vec![case.host().into()], secret: None }];
+    }
+    ingress.annotations = site::annotations(said.iter().copied());
+    ingress
 }
 
 /// An edge with reflecting servers behind it, and a verifier of passwords beside it.
@@ -107,33 +150,13 @@ impl World {
         let edges = Edges { http, https, authority: authority.clone(), reflector };
         let mut site = Site::new(edge);
         site.names.insert("auth.test".into(), ["10.77.241.2".parse()?].into());
-        for (name, data) in [
-            ("ca", &[("ca.crt", authority.as_str())][..]),
-            ("other-ca", &[("ca.crt", &other.certificate())]),
-            ("users", &[("auth", "ann::open sesame\n")]),
-            ("others", &[("auth", "bob::open sesame\n")]),
-            ("broken", &[("ca.crt", "nonsense"), ("auth", "nonsense"), ("tls.crt", "x"), ("tls.key", "x")]),
-        ] {
-            site.put(Input::Secret(site::secret(name, data).into()));
-        }
-        for (name, leaf) in [("ann", &props.ann), ("ann-too", &props.ann_too)] {
-            site.put(Input::Secret(site::certificate(name, leaf).into()));
-        }
-        for (name, at) in [("spare", "10.77.240.1"), ("spare-too", "10.77.240.2")] {
-            site.put(Input::Service(site::service(name).into()));
-            site.put(Input::EndpointSlice(site::slice(name, 8080, &[at]).into()));
-        }
+        common(&props, &authority, &other.certificate()).into_iter().for_each(|object| site.put(object));
         Ok(Self { site, edges, props, _more: (service, full().await?, tokio::spawn(verifier)) })
     }
 
     /// Puts the Service and the endpoints of a case.
     fn serve(&mut self, case: &Case, number: usize) {
-        let mut service = site::service(&case.name);
-        service.cluster_ip = Some("10.77.230.1".parse().unwrap());
-        self.site.put(Input::Service(service.into()));
-        let at = (1..=case.endpoints).map(|endpoint| format!("10.77.{number}.{endpoint}")).collect::<Vec<_>>();
-        let at: Vec<&str> = at.iter().map(String::as_str).collect();
-        self.site.put(Input::EndpointSlice(site::slice(&case.name, case.port, &at).into()));
+        served(case, number).into_iter().for_each(|object| self.site.put(object));
     }
 
     /// Puts the older Ingress of a case, which says that.
@@ -147,14 +170,8 @@ impl World {
     }
 
     fn put_ingress(&mut self, case: &Case, name: &str, created_s: i64, path: &str, value: Option<&str>) {
-        let mut ingress = site::ingress(name, created_s, &case.host(), &case.name);
-        ingress.rules[0].paths = vec![site::path(path, case.kind, &case.name)];
-        if case.tls {
-            ingress.tls = vec![Tls { hosts: vec![case.host().into()], secret: None }];
-        }
-        let said = case.also.iter().copied().chain(value.map(|value| (case.option, value)));
-        ingress.annotations = site::annotations(said);
-        self.site.put(Input::Ingress(ingress.into()));
+        let said: Vec<_> = case.also.iter().copied().chain(value.map(|value| (case.option, value))).collect();
+        self.site.put(Input::Ingress(ingress(case, name, created_s, path, &said).into()));
     }
 
     /// Checks what every case expects now: all at once, but for what holds requests.

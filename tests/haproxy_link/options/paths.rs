@@ -1,5 +1,6 @@
 //! Options of paths.
 
+use waystation::edge::address::MAX_NETWORKS;
 use waystation::edge::input::PathType;
 
 use super::FULL;
@@ -153,6 +154,12 @@ fn paths() -> Vec<Case> {
     ]
 }
 
+/// More than a list may have, of clients who may all come: what is not taken denies, and is not cut short.
+fn too_many_networks() -> &'static str {
+    let all: Vec<String> = (0..=MAX_NETWORKS).map(|n| format!("127.0.{}.{}", n / 250, n % 250 + 1)).collect();
+    Box::leak(all.join(",").into())
+}
+
 fn guards() -> Vec<Case> {
     // Two clients.
     let may = |first: u16, second: u16| {
@@ -176,12 +183,12 @@ fn guards() -> Vec<Case> {
             .plain(may(200, 200))
             .set("127.0.0.2", may(403, 200))
             .changed("127.0.0.0/8, !127.0.0.2", may(200, 403))
-            .bad(&["10.0.0.0/99"]),
+            .bad(&["10.0.0.0/99", "", too_many_networks()]),
         case("deny-list")
             .plain(may(200, 200))
             .set("127.0.0.2/32", may(200, 403))
             .changed("127.0.0.0/8, !127.0.0.2", may(403, 200))
-            .bad(&["everyone"]),
+            .bad(&["everyone", "", too_many_networks()]),
         case("auth-type")
             .also("auth-secret", "users")
             .plain(login(200, 401))

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use waystation::edge::ids::Kind;
-use waystation::edge::input::Input;
+use waystation::edge::input::{Input, PathType};
 use waystation_kit::process::inside_own_network;
 
 use super::World;
@@ -110,6 +110,64 @@ async fn a_canary_takes_its_share_by_weight_header_and_cookie() -> Result<()> {
     world.site.in_force().await?;
     goes(&world, None, false).await?;
     world.site.take(Kind::Ingress, "canary");
+    world.site.in_force().await?;
+    world.site.undisturbed().await?;
+    site::same("before and after", &before, &world.site.as_if_made_anew().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_proves_a_host_by_http_is_reached_whatever_guards_and_redirects_the_rest() -> Result<()> {
+    const TEST: &str = "options::singles::who_proves_a_host_by_http_is_reached_whatever_guards_and_redirects_the_rest";
+    const HOST: &str = "proof.opt.test";
+    const TOKEN: &str = "/.well-known/acme-challenge/token";
+    if !inside_own_network(TEST).await? {
+        return Ok(());
+    }
+    let mut world = World::new().await?;
+    // As a solver makes it: a path of its own, and nothing said.
+    let mut solver = site::ingress("solver", 2, HOST, "spare-too");
+    solver.rules[0].paths = vec![site::path(TOKEN, PathType::ImplementationSpecific, "spare-too")];
+    world.site.put(Input::Ingress(solver.into()));
+    let mut rest = site::ingress("rest", 1, HOST, "spare");
+    rest.tls = vec![site::tls(HOST, None)];
+    world.site.put(Input::Ingress(rest.clone().into()));
+    world.site.begin().await?;
+    let before = world.site.as_if_made_anew().await?;
+    let (found, plain) = (get(TOKEN).status(200).seen("at 10.77.240.2:8080"), world.site.edge.config.clone());
+    for (said, status) in [
+        (&[][..], 308),
+        (&[("ssl-redirect", "force"), ("ssl-redirect-code", "301")], 301),
+        (&[("ssl-redirect", "false"), ("temporal-redirect", "https://x.y/")], 302),
+        (&[("ssl-redirect", "false"), ("permanent-redirect", "/z")], 301),
+        (&[("ssl-redirect", "false"), ("auth-secret", "users")], 401),
+        (&[("ssl-redirect", "false"), ("auth-secret", "absent")], 503),
+        (&[("ssl-redirect", "false"), ("auth-url", "http://10.77.241.1:8080/status/403")], 403),
+        (&[("ssl-redirect", "false"), ("allow-list", "192.0.2.0/24")], 403),
+        (&[("ssl-redirect", "false"), ("deny-list", "127.0.0.0/8")], 403),
+        (&[("ssl-redirect", "false"), ("deny-list", "everyone")], 503),
+        (&[("ssl-redirect", "false"), ("auth-tls-secret", "ca")], 403),
+        (&[("ssl-redirect", "false"), ("auth-tls-secret", "absent")], 503),
+        (&[("ssl-passthrough", "true")], 308),
+    ] {
+        // Of the path beside it; then of all, the solver's as well.
+        for of_all in [false, true] {
+            let mut config = plain.clone();
+            rest.annotations = site::annotations(if of_all { &[] } else { said }.iter().copied());
+            if of_all {
+                let more = said.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+                config.options = plain.options.iter().cloned().chain(more).collect();
+            }
+            world.site.put(Input::RouterConfig(config.into()));
+            world.site.put(Input::Ingress(rest.clone().into()));
+            world.site.in_force().await?;
+            let step = || format!("{said:?}, of all: {of_all}");
+            found.clone().check(&world.edges, HOST).await.with_context(step)?;
+            get("/x").status(status).check(&world.edges, HOST).await.with_context(step)?;
+        }
+    }
+    world.site.put(Input::RouterConfig(plain.into()));
+    rest.annotations = site::annotations([]);
+    world.site.put(Input::Ingress(rest.into()));
     world.site.in_force().await?;
     world.site.undisturbed().await?;
     site::same("before and after", &before, &world.site.as_if_made_anew().await?)

@@ -69,11 +69,18 @@ impl Plan {
         match lie {
             // What is refused must have been acknowledged, and nothing else bring it back.
             Lie::EarlyAnswer => {
-                plan.setup.faults = Faults { watch_ms: 20, latency_ms: 5, ..Faults::default() };
-                often(&mut plan, random, &mut |random| Action::Kill { machine: one(random), down_ms: 5 });
+                plan.of_people_alone();
+                let refuse = |random: &mut Random| {
+                    let what = random.one_of(&["add server", "add map", "set map", "del map"]);
+                    Action::RefuseNext { machine: one(random), what }
+                };
+                often(&mut plan, random, &mut |random| refuse(random));
             }
+            // Endpoints must go while requests are with them.
             Lie::PhantomRemoval => {
+                plan.of_people_alone();
                 often(&mut plan, random, &mut |random| Action::Busy { machine: one(random), ms: 60_000 });
+                often(&mut plan, random, &mut |random| endpoints(random));
             }
             Lie::ForgottenPublish => {
                 often(&mut plan, random, &mut |random| Action::Crash { agent: one(random), down_ms: 0 });
@@ -87,6 +94,12 @@ impl Plan {
             _ => {}
         }
         plan
+    }
+
+    /// Without faults of any kind, which have everything read anew: what is missing then is found and repaired.
+    pub fn of_people_alone(&mut self) {
+        self.setup.faults = Faults { watch_ms: 20, latency_ms: 5, ..Faults::default() };
+        self.steps.retain(|step| step.action.is_of_people());
     }
 
     /// What this seed decides.
@@ -142,13 +155,7 @@ fn action(random: &mut Random, agents: usize, number: &mut u64) -> Action {
         22..28 => Action::DeleteIngress(name(random, &INGRESSES)),
         28..38 => Action::PutService(name(random, &SERVICES), options(random)),
         38..41 => Action::DeleteService(name(random, &SERVICES)),
-        41..57 => {
-            let (slice, service) = random.one_of(&SLICES);
-            let endpoints = (1..7).filter(|_| random.chance(350)).collect::<Vec<u8>>();
-            let endpoints = endpoints.into_iter().map(|n| (n, random.one_of(&["ready", "ready", "drain", "unready"])));
-            let endpoints = endpoints.collect();
-            Action::PutSlice { name: (random.one_of(&NAMESPACES), slice), service, endpoints }
-        }
+        41..57 => endpoints(random),
         57..59 => {
             let (slice, _) = random.one_of(&SLICES);
             Action::DeleteSlice((random.one_of(&NAMESPACES), slice))
@@ -184,6 +191,14 @@ fn action(random: &mut Random, agents: usize, number: &mut u64) -> Action {
         97 => Action::StallWatches { agent: one, ms: random.within(100..8_000) },
         _ => Action::Quiet,
     }
+}
+
+fn endpoints(random: &mut Random) -> Action {
+    let (slice, service) = random.one_of(&SLICES);
+    let endpoints = (1..7).filter(|_| random.chance(350)).collect::<Vec<u8>>();
+    let endpoints = endpoints.into_iter().map(|n| (n, random.one_of(&["ready", "ready", "drain", "unready"])));
+    let endpoints = endpoints.collect();
+    Action::PutSlice { name: (random.one_of(&NAMESPACES), slice), service, endpoints }
 }
 
 fn fault_of_agent(random: &mut Random, agent: usize) -> Action {

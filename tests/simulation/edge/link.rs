@@ -173,10 +173,10 @@ async fn serve(world: Shared, (machine, life): (usize, u64), pid: u32, wire: Arc
             let early = lock(&world).machines[machine].process(pid).map(|process| process.clone().ask(&text));
             let _ = teller.send(early.unwrap_or_default());
             sleep(Duration::from_millis(2)).await;
-            lock(&world).carry_out(machine, life, pid, &text);
+            lock(&world).carry_out(machine, life, pid, &text, false);
             continue;
         }
-        let answer = lock(&world).carry_out(machine, life, pid, &text);
+        let answer = lock(&world).carry_out(machine, life, pid, &text, true);
         match (mishap, answer) {
             (Mishap::None, Some(answer)) => {
                 let _ = teller.send(answer);
@@ -220,8 +220,8 @@ fn mishap(world: &mut World) -> Mishap {
 }
 
 impl World {
-    /// What a process answers to a command; none: it is no more.
-    fn carry_out(&mut self, index: usize, life: u64, pid: u32, text: &str) -> Option<String> {
+    /// What a process answers to a command; none: it is no more. `told`: whether anybody is.
+    fn carry_out(&mut self, index: usize, life: u64, pid: u32, text: &str, told: bool) -> Option<String> {
         let shows = text.starts_with("show");
         let (publishes, removes) = (text.starts_with("publish backend"), text.starts_with("del server"));
         let phantom = publishes && life > 1 && self.lies(Lie::ForgottenPublish);
@@ -240,7 +240,8 @@ impl World {
         if swallowed && busy {
             answer = "Server deleted.\n".to_owned();
         }
-        machine.refused |= refused;
+        // What nobody was told of is no excuse.
+        machine.refused |= refused && told;
         // Limits cannot be read, and are told again whenever all is compared.
         if !shows && !text.starts_with("set maxconn") {
             machine.commands += 1;

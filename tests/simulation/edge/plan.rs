@@ -117,6 +117,32 @@ pub enum Action {
     Quiet,
 }
 
+impl Action {
+    /// Whether it is a change of objects, and no fault or restart.
+    pub fn is_of_people(&self) -> bool {
+        matches!(
+            self,
+            Self::PutIngress { .. }
+                | Self::DeleteIngress(_)
+                | Self::PutService(..)
+                | Self::DeleteService(_)
+                | Self::PutSlice { .. }
+                | Self::DeleteSlice(_)
+                | Self::PutSecret(..)
+                | Self::DeleteSecret(_)
+                | Self::PutClass(_)
+                | Self::DeleteClass
+                | Self::LabelNamespace(..)
+                | Self::ConfigAllowed(_)
+                | Self::ConfigOption(..)
+                | Self::ConfigPublish(_)
+                | Self::ConfigDefaultCertificate(_)
+                | Self::ConfigOwnership(_)
+                | Self::Quiet
+        )
+    }
+}
+
 pub type Step = seeds::Step<Action>;
 
 /// The edges.

@@ -21,6 +21,31 @@ pub fn run(plan: &Plan, lie: Option<Lie>, keep_trace: bool) -> Outcome {
     play(|| World::new(plan.seed, lie, keep_trace), async |world| Story::new(world, plan).tell(plan).await)
 }
 
+/// Runs what people do in a plan, and then, when all is as it must be, has the API server away for that long, and back:
+/// what an agent has done meanwhile, though nothing has changed, is a violation.
+pub fn away(mut plan: Plan, long: Duration) -> Outcome {
+    plan.of_people_alone();
+    play(
+        || World::new(plan.seed, None, false),
+        async |world| {
+            let mut story = Story::new(world, &plan);
+            story.begin(&plan);
+            for step in &plan.steps {
+                story.pause(Instant::now() + millis(step.wait_ms)).await;
+                story.act(&step.action).await;
+            }
+            story.quiet().await;
+            let before = check::counts(&lock(world));
+            let ends = Instant::now() + long;
+            lock(world).api_down_until = ends;
+            story.pause(ends + PEACE).await;
+            check::peace(&mut lock(world), &before);
+            // And it is followed again.
+            story.quiet().await;
+        },
+    )
+}
+
 /// Longest that anything takes to come to rest.
 const PATIENCE: Duration = Duration::from_secs(400);
 /// Nothing is done for so long by somebody who has anything to do: writes are tried again after 5 s.

@@ -39,19 +39,32 @@ impl Map {
         String::new()
     }
 
-    /// Adds lines until one is bad; those before it stay.
-    pub(super) fn add(&mut self, version: Option<&str>, payload: &str, refuses: &BTreeSet<String>) -> String {
+    /// Adds entries until one is bad; those before it stay. `regex`: keys are regular expressions.
+    pub(super) fn add(
+        &mut self,
+        version: Option<&str>,
+        payload: &str,
+        regex: bool,
+        refuses: &BTreeSet<String>,
+    ) -> String {
         let version = version.map_or(self.current, number);
         if version > self.next {
             return "Version number in the future, please use 'prepare map' before.".to_owned();
         }
-        for line in payload.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let (key, value) = entry(line);
+        let mut rest = payload.trim_start();
+        while !rest.is_empty() {
+            // A key ends at a blank, and at no end of a line: one without a value takes the next line in.
+            let (key, after) = rest.split_once(' ').unwrap_or((rest.trim_end(), ""));
+            let (value, next) = after.split_once('\n').unwrap_or((after, ""));
+            let (key, value) = (key.to_owned(), value.trim().to_owned());
+            rest = next.trim_start();
             if value.is_empty() {
                 return format!("Missing value for key '{key}'.");
             }
-            if refuses.iter().any(|word| line.contains(word.as_str())) {
-                return format!("regex '{key}' is invalid (error=missing closing parenthesis, erroffset=4).");
+            let refused = refuses.iter().any(|word| key.contains(word.as_str()) || value.contains(word.as_str()));
+            if refused || regex && !closed(&key) {
+                let at = key.len();
+                return format!("regex '{key}' is invalid (error=missing closing parenthesis, erroffset={at}).");
             }
             if version == self.current {
                 self.entries.push((key, value));
@@ -86,6 +99,21 @@ impl Map {
 fn entry(line: &str) -> (String, String) {
     let (key, value) = line.split_once(' ').unwrap_or((line, ""));
     (key.to_owned(), value.trim().to_owned())
+}
+
+/// Whether every parenthesis of a regular expression is closed, which is as much as is known of them here.
+fn closed(pattern: &str) -> bool {
+    let (mut open, mut escaped) = (0_i32, false);
+    for c in pattern.chars() {
+        match c {
+            _ if std::mem::take(&mut escaped) => {}
+            '\\' => escaped = true,
+            '(' => open += 1,
+            ')' => open -= 1,
+            _ => {}
+        }
+    }
+    open == 0
 }
 
 fn number(version: &str) -> u64 {

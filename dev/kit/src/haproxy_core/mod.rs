@@ -2,8 +2,8 @@
 //! of them, with HAProxy's semantics and words. Pure and synchronous; it moves no requests.
 //!
 //! A [`Worker`] is started from [`Files`] and refuses what HAProxy would refuse to start from: files that lack what they
-//! refer to. What it was told since is gone with it. Most of its answers were
-//! read off HAProxy 3.4.7; no test holds it against the real one yet.
+//! refer to. What it was told since is gone with it. `tests/haproxy_link/alike.rs`
+//! holds it to HAProxy 3.4.7: the same commands, the same answers.
 //!
 //! Invariant: nothing in it refers to a class, store or list that is not there.
 
@@ -109,7 +109,8 @@ impl Worker {
 
     fn add_map(&mut self, path: &str, version: Option<&str>, payload: Option<&str>) -> String {
         let refuses = self.refuses.clone();
-        self.map(path, |map| map.add(version, payload.unwrap_or_default(), &refuses))
+        let regex = path.ends_with("regex.map");
+        self.map(path, |map| map.add(version, payload.unwrap_or_default(), regex, &refuses))
     }
 
     fn switch_frontend(&mut self, name: &str, on: bool) -> String {

@@ -140,7 +140,10 @@ impl Worker {
                     let path = next()?;
                     let there = if *word == "crt" { &self.certificates } else { &self.authorities };
                     if there.get(path).is_none_or(String::is_empty) {
-                        return Err(format!("'{word}' : unable to load {path}."));
+                        return Err(match *word {
+                            "crt" => format!("unable to stat SSL certificate '{path}'."),
+                            _ => format!("'{word}' : unable to load {path}."),
+                        });
                     }
                     server.stores.push(path.to_owned());
                     rest.extend([word, path]);
@@ -178,11 +181,11 @@ impl Worker {
             ("state", "maint") => server.admin = Admin::Maintenance,
             ("weight", number) => match number.parse() {
                 Ok(number) => server.weight = number,
-                Err(_) => return "Require a weight.".to_owned(),
+                Err(_) => return "Empty weight string empty or preceded by garbage".to_owned(),
             },
             ("maxconn", number) => match number.parse() {
                 Ok(number) => server.maxconn = number,
-                Err(_) => return "Require a number.".to_owned(),
+                Err(_) => return "maxconn string empty or preceded by garbage".to_owned(),
             },
             _ => return "'set server <srv>' only supports 'agent', 'health', 'state', 'weight', 'addr'.".to_owned(),
         }

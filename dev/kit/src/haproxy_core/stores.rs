@@ -73,6 +73,9 @@ impl Worker {
         let refused = self.refuses(pem) || !is_pem(pem).0;
         let there = if ca { self.authorities.contains_key(path) } else { self.certificates.contains_key(path) };
         let transaction = if ca { &mut self.authority_transaction } else { &mut self.certificate_transaction };
+        if refused && ca {
+            return format!("Invalid payload\nCan't update {path}!");
+        }
         if refused {
             return format!(
                 "unable to load certificate from file '{path}': no start line.\nCan't load the payload\nCan't update {path}!"
@@ -115,7 +118,8 @@ impl Worker {
             Some((_, pem)) => {
                 let stores = if ca { &mut self.authorities } else { &mut self.certificates };
                 stores.insert(path.to_owned(), pem);
-                format!("Committing {path}{}\nSuccess!", if ca { "." } else { "" })
+                // A dot stands for each place where it is in use.
+                format!("Committing {path}\nSuccess!")
             }
         }
     }
@@ -145,9 +149,8 @@ impl Worker {
             false => line.certificate == path,
         };
         let listed = self.lists.values().flat_map(|list| &list.lines).any(refers);
-        // A CA in use by a server alone can be deleted, a certificate cannot.
-        let servers = || self.backends.values().flat_map(|backend| backend.servers.values());
-        let used = listed || !ca && servers().any(|server| server.stores.iter().any(|store| store == path));
+        let mut servers = self.backends.values().flat_map(|backend| backend.servers.values());
+        let used = listed || servers.any(|server| server.stores.iter().any(|store| store == path));
         let stores = if ca { &mut self.authorities } else { &mut self.certificates };
         match (stores.contains_key(path), used) {
             (false, _) => format!("Can't remove the {what}: {what} '{path}' doesn't exist!"),
@@ -161,13 +164,19 @@ impl Worker {
 
     pub(super) fn add_crt_list(&mut self, list: &str, payload: &str) -> String {
         let Some(line) = crt_line(payload.trim_end()) else { return "Can't edit the crt-list: ".to_owned() };
+        let certificate = line.certificate.clone();
         if let Err(why) = self.check_line(&line) {
-            return why;
+            // Found out when it is already on its way in.
+            let late = why.starts_with("unable to load");
+            return if late {
+                format!("Inserting certificate '{certificate}' in crt-list '{list}'.\n{why}\nFailed!")
+            } else {
+                why
+            };
         }
         let Some(found) = self.lists.get_mut(list) else {
             return format!("Can't edit the crt-list: crt-list '{list}' does not exist!");
         };
-        let certificate = line.certificate.clone();
         found.push(line);
         format!("Inserting certificate '{certificate}' in crt-list '{list}'.\nSuccess!")
     }
@@ -182,7 +191,7 @@ impl Worker {
             }
             Some(pem) if !is_pem(pem).1 => {
                 return Err(format!(
-                    "unable to load SSL private key into SSL Context '{path}': passed a null parameter.\nFailed!"
+                    "unable to load SSL private key into SSL Context '{path}': passed a null parameter."
                 ));
             }
             Some(_) => {}
@@ -212,7 +221,7 @@ impl Worker {
             (Some(number), _) if of_path.contains(&number) => number,
             (None, [only]) => *only,
             (_, []) => {
-                return format!("Can't delete the entry: certificate '{path}' is not in '{list}', does not exist!");
+                return format!("Can't delete the entry: certificate '{path}' can't be found in crt-list '{list}'!");
             }
             (Some(_), _) => {
                 return format!(

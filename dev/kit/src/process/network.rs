@@ -13,7 +13,8 @@ use super::{Process, WorkFolder};
 const INSIDE: &str = "WAYSTATION_TEST_NETWORK";
 /// An API server looks for its own address by the default route.
 const SCRIPT: &str = "ip link set lo up && ip addr add 10.77.255.254/32 dev lo && ip route add local 10.77.0.0/16 dev lo \
-                      && ip route add default dev lo && exec \"$0\" \"$@\"";
+                      && ip route add default dev lo \
+                      && { ip -6 route add local fd00:77::/32 dev lo || echo 'no IPv6'; } && exec \"$0\" \"$@\"";
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Becomes this program again, with the same arguments, in such a network; returns where it is in one already. Nothing may
@@ -32,7 +33,7 @@ pub fn enter_own_network() -> Result<()> {
 }
 
 /// Runs the test of this name of this executable again, alone, in a network namespace in which every address 10.77.x.y
-/// leads to itself and nothing leads outside. True in that second run, which is the one that does the work; false in the
+/// (and fd00:77::x, where the machine knows IPv6) leads to itself and nothing leads outside. True in that second run, which is the one that does the work; false in the
 /// first, once the second has succeeded.
 ///
 /// # Errors
@@ -60,5 +61,7 @@ pub async fn inside_own_network(test: &str) -> Result<bool> {
         ended.success() && output.contains("1 passed"),
         "{test} in a network namespace of its own ({ended}; it needs unshare, ip and leave to use them):\n{output}"
     );
+    // For those who look: what it has printed.
+    print!("{output}");
     Ok(false)
 }

@@ -4,6 +4,7 @@ use super::support::*;
 use crate::edge::ids::Kind;
 use crate::edge::input::Input;
 use crate::edge::model::Reason;
+use crate::edge::model::unit::Unit;
 use crate::edge::wanted::{CrtLine, MapName, Slot, Value};
 
 fn line(world: &World, host: &str) -> Option<CrtLine> {
@@ -239,4 +240,47 @@ fn only_what_is_bound_at_the_start_needs_a_reload() {
     config.tuning.threads = Some(2);
     world.put(Input::RouterConfig(config.into()));
     assert_eq!(world.last.reload, ["edge.listeners.http", "edge.tuning.threads"]);
+}
+
+#[test]
+fn of_very_many_ingresses_of_a_host_those_who_say_nothing_of_it_are_not_gone_through_for_one() {
+    let mut world = World::plain();
+    let silent = |n: i64| ing(&format!("a/i{n}"), n).path("h.com", &format!("/p{n}"), "web:80");
+    world.secret(tls_secret("a/cert", "ONE"));
+    world.ingress(silent(0).path("h.com", "/", "web:80").tls(&["h.com"], "cert").say(&[("hsts", "true")]));
+    for n in 1..200 {
+        world.model.apply(Input::Ingress(silent(n).0.into()));
+    }
+    world.settle();
+    // Which hosts are decided anew for a change.
+    let decided = |world: &mut World, input: Input| {
+        world.model.apply(input);
+        let (mut hosts, mut marked) = (0, Vec::new());
+        while let Some(units) = world.model.dirty.take_first() {
+            for unit in units {
+                match &unit {
+                    Unit::Ingress(key) => drop(world.model.decide_ingress(key)),
+                    Unit::Host(_) => hosts += 1,
+                    _ => {}
+                }
+                marked.push(unit);
+            }
+        }
+        // As if nobody had looked.
+        world.model.dirty.extend(marked);
+        world.settle();
+        hosts
+    };
+    let put = |ingress: Ing| Input::Ingress(ingress.0.into());
+    assert_eq!(decided(&mut world, put(silent(200))), 0, "one more");
+    assert_eq!(decided(&mut world, put(silent(77).say(&[("allow-list", "10.0.0.0/8")]))), 0, "an option of paths");
+    assert_eq!(decided(&mut world, put(silent(78).path("h.com", "/q", "api:80"))), 0, "one more path");
+    assert_eq!(decided(&mut world, Input::Vanished(Kind::Ingress, key("a/i79"))), 0, "one less");
+    assert_eq!(decided(&mut world, put(silent(80).exact("h.com", "/e", "api:80"))), 1, "the first exact path");
+    assert_eq!(decided(&mut world, put(silent(81).say(&[("hsts-max-age", "5")]))), 1, "an option of hosts");
+    assert_eq!(decided(&mut world, put(silent(81).say(&[("hsts-max-age", "x")]))), 1, "one that cannot be read");
+    assert_eq!(decided(&mut world, put(silent(82).tls(&["h.com"], "other"))), 1, "a certificate");
+    assert_eq!(decided(&mut world, put(silent(83).path("h.com", "/", "api:80"))), 1, "its root");
+    assert_eq!(decided(&mut world, Input::Vanished(Kind::Ingress, key("a/i0"))), 1, "its oldest");
+    assert_eq!(decided(&mut world, put(ing("b/old", -1).path("h.com", "/z", "web:80"))), 1, "another owner");
 }
