@@ -22,7 +22,7 @@ const CUT_AFTER: [u64; 3] = [3, 20, 50];
 const LATENESS: Duration = Duration::from_millis(15);
 
 fn spec(number: usize, anew: bool) -> Value {
-    match (number % 2 == 0, anew) {
+    match (number.is_multiple_of(2), anew) {
         (true, false) | (false, true) => json!({"type": "queue"}),
         (false, false) => json!({"type": "anycast"}),
         (true, true) => json!({"type": "multicast"}),
@@ -66,7 +66,7 @@ async fn a_router_cut_off_while_addresses_come_and_go_holds_exactly_what_is_want
 
     proxy.set(Mode::Cut);
     router_state(tenant, "r1", "Unreachable").await?;
-    let goes = |number: &usize| number % 3 == 0;
+    let goes = |number: &usize| number.is_multiple_of(3);
     each((0..EARLY).filter(|number| number % 3 < 2), async |number| {
         tenant.delete(Kind::Address, &early(number)).await?;
         // A router that cannot be reached holds up no deletion: it is compared when it is back.
