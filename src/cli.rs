@@ -53,15 +53,9 @@ pub struct CrdsArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = OPERATOR_EXAMPLES)]
 pub struct OperatorArgs {
-    /// Which installation this is: it drives the RouterConfigs whose spec.controllerName is this, and no others.
-    #[arg(long, env = "WAYSTATION_CONTROLLER_NAME", value_name = "NAME", default_value = api::DEFAULT_CONTROLLER)]
-    pub controller_name: String,
-    /// Namespace of the Lease. Default: that of the service account, else waystation-system.
-    #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Name of the Lease by which one replica leads. Default: the controller name.
-    #[arg(long, env = "WAYSTATION_LEASE_NAME", value_name = "NAME")]
-    pub lease_name: Option<String>,
+    /// Which installation.
+    #[command(flatten)]
+    pub installation: InstallationArgs,
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, env = "WAYSTATION_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
@@ -72,6 +66,27 @@ pub struct OperatorArgs {
     /// Those of all that follow the API server.
     #[command(flatten)]
     pub common: CommonArgs,
+}
+
+/// Flags that tell one installation of the operator from another.
+#[derive(Clone, Debug, Args)]
+pub struct InstallationArgs {
+    /// Which installation: that of the RouterConfigs whose spec.controllerName is this, and of no others.
+    #[arg(long, env = "WAYSTATION_CONTROLLER_NAME", value_name = "NAME", default_value = api::DEFAULT_CONTROLLER)]
+    pub controller_name: String,
+    /// Namespace of the Lease. Default: that of the service account, else waystation-system.
+    #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Name of the Lease by which one replica leads. Default: the controller name.
+    #[arg(long, env = "WAYSTATION_LEASE_NAME", value_name = "NAME")]
+    lease_name: Option<String>,
+}
+
+impl InstallationArgs {
+    /// Name of the Lease by which one replica leads.
+    pub fn lease_name(&self) -> &str {
+        self.lease_name.as_deref().unwrap_or(&self.controller_name)
+    }
 }
 
 /// Flags of all that follow the API server.
@@ -144,15 +159,9 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = RELEASE_EXAMPLES)]
 pub struct ReleaseArgs {
-    /// Of which installation: objects of RouterConfigs whose spec.controllerName is another are left alone.
-    #[arg(long, env = "WAYSTATION_CONTROLLER_NAME", value_name = "NAME", default_value = api::DEFAULT_CONTROLLER)]
-    pub controller_name: String,
-    /// Namespace of the Lease. Default: that of the service account, else waystation-system.
-    #[arg(long, env = "WAYSTATION_NAMESPACE", value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Name of the operator's Lease: nobody may lead by it meanwhile. Default: the controller name.
-    #[arg(long, env = "WAYSTATION_LEASE_NAME", value_name = "NAME")]
-    pub lease_name: Option<String>,
+    /// Of which installation.
+    #[command(flatten)]
+    pub installation: InstallationArgs,
     /// The operator's Deployment, in the same namespace: it is scaled to 0 first, and its end is waited for. Default:
     /// fail when an operator leads.
     #[arg(long, value_name = "NAME")]
@@ -276,7 +285,7 @@ mod tests {
     fn the_flags_fit_together_and_have_defaults() {
         Cli::command().debug_assert();
         let Command::Operator(args) = Cli::parse_from(["waystation", "operator"]).command else { panic!() };
-        assert_eq!(args.controller_name, "waystation");
+        assert_eq!(args.installation.controller_name, "waystation");
         assert_eq!(args.common.lease_duration, Duration::from_secs(15));
     }
 

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::links::ArtemisLinks;
 use super::router_links::QpidLinks;
 use super::{Health, Options, Parts};
-use crate::cli::OperatorArgs;
+use crate::cli::{InstallationArgs, OperatorArgs};
 use crate::cluster::{watch, writer};
 use crate::drive::broker::actor;
 use crate::engine::permit::permit;
@@ -19,7 +19,7 @@ use crate::process::{Ending, MachineClock, STUCK, UNUSABLE, identity, log, own_n
 use crate::serve::{self, Probes};
 
 /// Where `charts/waystation/rbac/account.yaml` has it.
-pub(super) const NAMESPACE: &str = "waystation-system";
+const NAMESPACE: &str = "waystation-system";
 
 /// Runs `waystation operator` until SIGTERM or SIGINT.
 ///
@@ -96,11 +96,16 @@ fn probes(health: &Health) -> Probes {
     }
 }
 
+/// Where the operator's Lease is.
+pub(super) fn namespace(args: &InstallationArgs) -> String {
+    args.namespace.clone().unwrap_or_else(|| own_namespace(NAMESPACE))
+}
+
 fn options(args: &OperatorArgs) -> Options {
     Options {
-        controller_name: args.controller_name.clone(),
-        namespace: args.namespace.clone().unwrap_or_else(|| own_namespace(NAMESPACE)),
-        lease_name: args.lease_name.clone().unwrap_or_else(|| args.controller_name.clone()),
+        controller_name: args.installation.controller_name.clone(),
+        namespace: namespace(&args.installation),
+        lease_name: args.installation.lease_name().to_owned(),
         lease_duration: args.common.lease_duration,
         identity: identity(),
         seed: seed(),

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Context;
 use kube::Client;
 
-use super::process::NAMESPACE;
+use super::process::namespace;
 use crate::api;
 use crate::cli::ReleaseArgs;
 use crate::cluster::release::{await_no_leader, held, release, stop};
-use crate::process::{UNUSABLE, log, own_namespace};
+use crate::process::{UNUSABLE, log};
 
 const PROGRESS: Duration = Duration::from_secs(2);
 
@@ -37,15 +37,15 @@ pub fn run(args: &ReleaseArgs) -> anyhow::Result<()> {
 }
 
 async fn carry_out(args: &ReleaseArgs, client: &Client, done: &AtomicUsize) -> anyhow::Result<()> {
-    let namespace = args.namespace.clone().unwrap_or_else(|| own_namespace(NAMESPACE));
-    let lease = args.lease_name.as_deref().unwrap_or(&args.controller_name);
+    let namespace = namespace(&args.installation);
+    let (controller, lease) = (&args.installation.controller_name, args.installation.lease_name());
     if args.dry_run {
-        let objects = held(client, &args.controller_name, args.include_orphans).await?;
+        let objects = held(client, controller, args.include_orphans).await?;
         let mut out = std::io::stdout().lock();
         for object in &objects {
             writeln!(out, "{object}")?;
         }
-        writeln!(out, "{} finalizers of {} would be released", objects.len(), args.controller_name)?;
+        writeln!(out, "{} finalizers of {} would be released", objects.len(), controller)?;
         return Ok(());
     }
     if let Some(deployment) = &args.stop_deployment {
@@ -53,8 +53,8 @@ async fn carry_out(args: &ReleaseArgs, client: &Client, done: &AtomicUsize) -> a
         stop(client, &namespace, deployment).await?;
     }
     await_no_leader(client, &namespace, lease, args.stop_deployment.is_some()).await?;
-    let objects = held(client, &args.controller_name, args.include_orphans).await?;
-    tracing::info!(controller = args.controller_name, objects = objects.len(), "releasing finalizers");
+    let objects = held(client, controller, args.include_orphans).await?;
+    tracing::info!(controller, objects = objects.len(), "releasing finalizers");
     let progress = async {
         loop {
             tokio::time::sleep(PROGRESS).await;
