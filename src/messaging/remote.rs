@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::ids::{Key, Slot};
-use super::router::{Direction, digest};
+use super::router::{Direction, connector_of, digest};
 use crate::off_limits;
 
 /// Seconds after which a silent remote host counts as gone, where the space says nothing.
@@ -167,7 +167,7 @@ pub fn phase(slot: &str, direction: Direction) -> Option<u8> {
 
 /// The space that one of our own slots is about, if it is about one, and the connector, if it tells.
 pub fn about(slot: &str) -> Option<(Key, Option<&str>)> {
-    let connection = match slot.strip_prefix("#connector/") {
+    let connection = match connector_of(slot) {
         Some(connection) => connection,
         None => match slot.strip_prefix(FORWARD) {
             Some(rest) => rest.split(' ').nth(1)?,

@@ -146,9 +146,17 @@ pub enum Entry {
     },
 }
 
+/// What the slots of connectors begin with.
+const CONNECTOR: &str = "#connector/";
+
 /// The slot of a connector to a broker.
 pub fn connector_slot(broker: &str) -> Slot {
-    format!("#connector/{broker}").into()
+    format!("{CONNECTOR}{broker}").into()
+}
+
+/// The broker, or the connection to a remote host, that a slot is the connector of, if it is one's.
+pub fn connector_of(slot: &str) -> Option<&str> {
+    slot.strip_prefix(CONNECTOR)
 }
 
 /// The slot of the policy for connections to remote hosts; it sorts before those, which are refused without it.

@@ -145,10 +145,9 @@ impl Work {
         let limits = self.limits.clone();
         let carrier = Carrier::new(session, owner, &permit, limits.command, &*meter, pace);
         let mut jobs = FuturesUnordered::new();
-        let mut in_flight: BTreeSet<Slot> = BTreeSet::new();
-        // Slots that are just being made to hold something, and whether a queue went there by another's hand meanwhile:
-        // it may be the one that was found, or made, a moment before.
-        let mut holding: BTreeMap<Slot, bool> = BTreeMap::new();
+        // Slots with a job under way, and whether a queue went there by another's hand meanwhile: it may be the one that was
+        // found, or made, a moment before.
+        let mut in_flight: BTreeMap<Slot, bool> = BTreeMap::new();
         // Slots that were acted on, or told of, since the read began: what is known of them is newer than the read.
         let mut newer: BTreeSet<Slot> = BTreeSet::new();
         let carry_out = |job: Job| {
@@ -165,7 +164,7 @@ impl Work {
         loop {
             if read_next && reading.is_none() {
                 read_next = false;
-                newer.clone_from(&in_flight);
+                newer = in_flight.keys().cloned().collect();
                 self.report(Link::Reading).await?;
                 reading = Some(begin_read());
             }
@@ -204,23 +203,23 @@ impl Work {
                         let known = removed.as_ref().filter(|(_, ours)| *ours).map(|(slot, _)| slot.clone());
                         newer.insert(known.unwrap_or_else(|| name.into()));
                     }
-                    match removed {
-                        Some((slot, _)) if queue && holding.contains_key(&slot) => {
-                            holding.insert(slot, true);
-                        }
-                        Some((slot, true)) => self.report(Link::Lost(slot)).await?,
-                        _ => {}
+                    let Some((slot, ours)) = removed else { continue };
+                    if let Some(went) = in_flight.get_mut(&slot).filter(|_| queue) {
+                        *went = true;
+                    }
+                    if ours {
+                        self.report(Link::Lost(slot)).await?;
                     }
                 }
                 Some((job, result)) = jobs.next(), if !jobs.is_empty() => {
                     let job: Job = job;
                     let result: Result<Result<Done, String>, String> = result;
-                    if holding.remove(&job.slot) == Some(true) && matches!(result, Ok(Ok(_))) {
-                        holding.insert(job.slot.clone(), false);
+                    let went = in_flight.remove(&job.slot) == Some(true);
+                    if went && matches!(job.wish, Wish::Hold { .. }) && matches!(result, Ok(Ok(_))) {
+                        in_flight.insert(job.slot.clone(), false);
                         jobs.push(carry_out(job));
                         continue;
                     }
-                    in_flight.remove(&job.slot);
                     match result {
                         Ok(result) => {
                             let outcome = Outcome { slot: job.slot.clone(), generation: job.generation, result };
@@ -248,12 +247,9 @@ impl Work {
                         return Ok(End::Stopped);
                     }
                     for job in taken {
-                        in_flight.insert(job.slot.clone());
+                        in_flight.insert(job.slot.clone(), false);
                         if reading.is_some() {
                             newer.insert(job.slot.clone());
-                        }
-                        if matches!(job.wish, Wish::Hold { .. }) {
-                            holding.insert(job.slot.clone(), false);
                         }
                         jobs.push(carry_out(job));
                     }

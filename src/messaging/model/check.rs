@@ -10,7 +10,7 @@ use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::names;
 use crate::messaging::plans::Charge;
 use crate::messaging::remote::of_connection;
-use crate::messaging::router::fence_slot;
+use crate::messaging::router::{connector_of, fence_slot};
 
 impl Model {
     /// Checks every invariant; the first one broken, in words. Costs everything: for tests and simulations.
@@ -158,7 +158,7 @@ impl Model {
         if *slot == fence_slot() {
             return config.obj.connectors.is_some();
         }
-        let Some((space, name)) = slot.strip_prefix("#connector/").and_then(of_connection) else { return false };
+        let Some((space, name)) = connector_of(slot).and_then(of_connection) else { return false };
         self.spaces.get(&space).is_some_and(|s| {
             s.obj.config == config.obj.meta.key && s.remotes.get(name).is_some_and(|remote| remote.held)
         })

@@ -84,8 +84,8 @@ impl Model {
             state.is_some_and(|state| !state.had && state.holder.as_ref() == Some(key))
         };
         // Where it never came to be there is nothing to leave.
-        let spared = leaving.extract_if(.., |(broker, _)| never(broker));
-        let spared: Vec<TargetId> = spared.map(|(broker, _)| TargetId::broker(name.clone(), broker)).collect();
+        let spared = leaving.iter().map(|(broker, _)| broker).filter(|broker| never(broker));
+        let spared: Vec<TargetId> = spared.map(|broker| TargetId::broker(name.clone(), broker.clone())).collect();
         let before = address.placed.clone();
         let Some(config) = self.configs.get_mut(&name) else { return false };
         match short {
@@ -119,11 +119,7 @@ impl Model {
         if let Some(state) = self.target_mut(id).and_then(|target| target.slots.get_mut(slot)) {
             (state.holder, state.want) = (None, Want::Gone { only_if_empty: true });
         }
-        let in_force = self.addresses.get(key).and_then(|address| address.in_force);
         self.let_go(key, id);
-        if let Some(address) = self.addresses.get_mut(key) {
-            address.in_force = in_force;
-        }
         self.send(id, slot, Class::Change);
         self.open_gates(id, slot);
     }

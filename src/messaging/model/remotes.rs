@@ -14,7 +14,7 @@ use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot};
 use crate::messaging::reason;
 use crate::messaging::remote::{ConnectorSpec, Row, about, connection, of_connection, refused};
-use crate::messaging::router::{Connector, Entry, Remote, connector_slot, fence_slot};
+use crate::messaging::router::{Connector, Entry, Remote, connector_of, connector_slot, fence_slot};
 
 /// Routers that are named in a message.
 const NAMED: usize = 3;
@@ -310,7 +310,7 @@ impl Model {
 
     /// A slot of routers was answered, or is gone.
     pub(super) fn remote_moved(&mut self, slot: &Slot) {
-        if let Some((space, _)) = slot.strip_prefix("#connector/").and_then(of_connection) {
+        if let Some((space, _)) = connector_of(slot).and_then(of_connection) {
             self.dirty_spaces.insert(space);
         }
     }

@@ -10,7 +10,9 @@ use super::{Known, Model, Timer};
 use crate::messaging::broker::Class;
 use crate::messaging::ids::{Key, Slot, TargetId};
 use crate::messaging::remote::in_words;
-use crate::messaging::router::{self, Connector, Done, Entry, Job, Outcome, Wish, connector_slot, readiness_slot};
+use crate::messaging::router::{
+    self, Connector, Done, Entry, Job, Outcome, Wish, connector_of, connector_slot, readiness_slot,
+};
 
 /// What an Address wants of its routers.
 pub(super) struct RouteClaim {
@@ -243,7 +245,7 @@ impl Model {
                 *at = Routed::Gone;
                 router.trouble.remove(&slot);
                 router.renewals.remove(&slot);
-                if let Some(connection) = slot.strip_prefix("#connector/") {
+                if let Some(connection) = connector_of(&slot) {
                     router.connectors.remove(connection);
                 }
                 if router.line.reading {
@@ -263,7 +265,7 @@ impl Model {
         self.remote_moved(&slot);
         let route = Route { config: id.config.clone(), slot };
         self.forget_route(&route);
-        if let Some(broker) = route.slot.strip_prefix("#connector/").filter(|_| renew) {
+        if let Some(broker) = connector_of(&route.slot).filter(|_| renew) {
             self.renew_connector(id, broker);
         }
         if let Some(at) = again {
@@ -322,14 +324,17 @@ impl Model {
 
     /// Whether every router that serves has looked at its links.
     pub(super) fn looked_at(&self, route: &Route) -> bool {
-        let routers = self.configs.get(&route.config).into_iter().flat_map(|config| config.routers.targets.values());
-        routers.filter(|router| router.line.serving()).all(|router| router.looked)
+        self.serving(route).all(|router| router.looked)
     }
 
     /// Whether a router that serves had trouble with a link of it before it was connected anew, and has not looked since.
     pub(super) fn is_unseen(&self, route: &Route) -> bool {
+        self.serving(route).any(|router| router.unseen.contains(&route.slot))
+    }
+
+    fn serving(&self, route: &Route) -> impl Iterator<Item = &Router> {
         let routers = self.configs.get(&route.config).into_iter().flat_map(|config| config.routers.targets.values());
-        routers.filter(|router| router.line.serving()).any(|router| router.unseen.contains(&route.slot))
+        routers.filter(|router| router.line.serving())
     }
 
     /// Makes every router hold a connector to every broker, and none to others.

@@ -1,6 +1,6 @@
 //! One job at a time: what is sent, and what becomes of it.
 
-use super::broker_in_memory::QueueState;
+use super::broker_in_memory::{QueueState, State};
 use super::*;
 
 pub fn multicast(slot: &str) -> Entry {
@@ -237,6 +237,14 @@ fn guest(address: &str, durable: bool, routing: &str) -> QueueState {
     QueueState { address, routing, durable, max_consumers: -1, user, messages: 3 }
 }
 
+/// Puts an address there that serves topics, with a queue `1234` of a client who came; those named in
+/// `by_itself` were made for him.
+fn attended(state: &mut State, durable: bool, by_itself: &[&str]) {
+    state.addresses.insert("s/q".into(), vec!["MULTICAST".into()]);
+    state.queues.insert("1234".into(), guest("s/q", durable, "MULTICAST"));
+    state.by_itself.extend(by_itself.iter().map(|name| (*name).to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_the_broker_made_by_itself_is_taken_over_with_its_messages() {
     let mut bench = bench();
@@ -258,12 +266,7 @@ async fn a_queue_that_the_broker_made_by_itself_is_taken_over_with_its_messages(
 async fn an_address_that_the_broker_made_by_itself_is_made_anew_and_its_guests_come_again() {
     let mut bench = bench();
     bench.started().await;
-    {
-        let mut state = bench.broker.state();
-        state.addresses.insert("s/q".into(), vec!["MULTICAST".into()]);
-        state.queues.insert("1234".into(), guest("s/q", false, "MULTICAST"));
-        state.by_itself.extend(["s/q".to_owned(), "1234".to_owned()]);
-    }
+    attended(&mut bench.broker.state(), false, &["s/q", "1234"]);
     bench.put("s/q", Class::Change, hold(queue("s/q")));
     assert_eq!(bench.outcome().await.result, Ok(Done::Held));
     let state = bench.broker.state();
@@ -278,9 +281,7 @@ async fn guests_who_go_while_their_address_is_made_anew_are_no_refusal() {
     bench.started().await;
     {
         let mut state = bench.broker.state();
-        state.addresses.insert("s/q".into(), vec!["MULTICAST".into()]);
-        state.queues.insert("1234".into(), guest("s/q", false, "MULTICAST"));
-        state.by_itself.extend(["s/q".to_owned(), "1234".to_owned()]);
+        attended(&mut state, false, &["s/q", "1234"]);
         // With another address's guests, whose connections are ended at the same time.
         state.then.insert("deleteAddress", |state| {
             state.remove_queue("1234");
@@ -319,12 +320,7 @@ async fn an_address_made_on_purpose_or_with_stored_messages_is_nobodys_to_take_a
     for (by_itself, durable) in [(false, false), (true, true)] {
         let mut bench = bench();
         bench.started().await;
-        {
-            let mut state = bench.broker.state();
-            state.addresses.insert("s/q".into(), vec!["MULTICAST".into()]);
-            state.queues.insert("1234".into(), guest("s/q", durable, "MULTICAST"));
-            state.by_itself.extend(by_itself.then(|| "s/q".to_owned()));
-        }
+        attended(&mut bench.broker.state(), durable, if by_itself { &["s/q"] } else { &[] });
         bench.put("s/q", Class::Change, hold(queue("s/q")));
         let words = bench.outcome().await.result.unwrap_err();
         assert!(words.contains("is there already as MULTICAST"), "{words}");
